@@ -10,15 +10,17 @@ B requests, R rows, T length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
-from headway.device import sent
 from headway.generate.beam_pool import BeamPool
-from headway.generate.pool import Key, PendingSteps, Pool, SamplePool, on_device, padded, source_length
+from headway.generate.pool import Key, PendingSteps, Pool, SamplePool, on_device, source_length
+from headway.generate.prefixes import Prefixes
+from headway.generate.prompts import Reading, Unread
 from headway.generate.request import Found, Keyed, Kind, Request, Token, Written
 from headway.generate.stepper import PlainStepper, stepper_for
 from headway.models.protocols import Steps
@@ -35,23 +37,27 @@ class Engine:
 
     def __init__(
         self, model: Steps, *, context: int, device: torch.device, slots: int = 0, length: int = 0,
-        stepper: PlainStepper | None = None,
+        stepper: PlainStepper | None = None, prefixes: Prefixes | None = None, chunk: int = 0,
     ) -> None:  # fmt: skip
         """`context` is the most tokens that a row may have; `slots` and `length` the least size of a pool, for requests
         that come later; such a pool stays when it is empty. What a `stepper` has captured serves every engine that it
-        is given to."""
+        is given to. `prefixes`: what was read of earlier prompts is not read again. `chunk`: at most so many tokens of
+        a prompt are read before the rows that are open take their next step (0: all of them)."""
         self.model, self.context, self.device, self.least = model, context, device, (slots, length)
         self.widest = 0  # source so far: a pool takes any, so that one after the other is the same pool
         self.stepper = stepper or stepper_for(model, device)
         self.pools: list[Pool[Any]] = []
+        self.prefixes, self.chunk = prefixes, chunk
+        self.reading: deque[Reading] = deque()
+        self._evicted = set[tuple[int, int]]()  # rows of those, which nobody waits for any more
         on_gpu = device.type == "cuda"
         few = WORK // max(1, sum(weight.numel() for weight in model.parameters())) if on_gpu else FEW
         self.together = TOKENS["cuda" if on_gpu else "cpu"], few
         self.quick = few >= self.together[0]  # so small a model that the host is what takes time
 
     def __len__(self) -> int:
-        """Slots that are still open."""
-        return sum(map(len, self.pools))
+        """Slots that are still open, and those of prompts that are being read."""
+        return sum(map(len, self.pools)) + sum(map(len, self.reading))
 
     @torch.inference_mode()
     def admit(self, requests: Sequence[Keyed], checked: bool = False) -> None:
@@ -74,24 +80,45 @@ class Engine:
         of a pool."""
         slots = sum(request.slots for _, request in requests)
         length = max(request.whole if kind.sliding else request.need(self.context) for _, request in requests)
-        for some in _batches(requests, *self.together):
-            state = None if kind.sliding else self._state([request for _, request in some])
-            self._pool(kind, state, slots, length).enter(some, state)
-            slots -= sum(request.slots for _, request in some)
+        for wave in self._waves(requests):
+            for some in _batches(wave, self._left, *self.together):
+                self.reading.append(Reading(kind, some, slots, length))
+                slots -= len(self.reading[-1])
+        try:
+            while self.reading and not self.chunk:
+                self._read_on()
+        except BaseException:
+            self.reading.clear()
+            raise
 
-    def _state(self, requests: Sequence[Request]) -> State:
-        inputs = None
-        if requests[0].inputs is not None:
-            given = [request.inputs for request in requests if request.inputs is not None]
-            inputs = type(given[0]).join(given).map(lambda tensor: sent(tensor, self.device))
-        lengths = [len(request.given) - 1 for request in requests]
-        longest = max(lengths)
-        state: State = self.model.start(inputs, len(requests), self.device, room=max(1, longest))
-        if longest:
-            ids_BT = padded([request.given[:-1] for request in requests], self.device)
-            lengths_B = None if min(lengths) == longest else on_device(lengths, self.device)
-            _, state = self.model.read(ids_BT, state, lengths_R=lengths_B)
-        return state
+    def _waves(self, requests: list[Keyed]) -> list[list[Keyed]]:
+        """Requests whose prompts begin with those of others are read after them."""
+        if self.prefixes is None:
+            return [requests]
+        places = self.prefixes.waves([request.given[:-1] for _, request in requests])
+        return [[requests[at] for at in wave] for wave in places]
+
+    def _left(self, request: Request) -> int:
+        """Tokens of a request, those that need not be read again left out."""
+        known = self.prefixes.known(request.given[:-1]) if self.prefixes and request.inputs is None else 0
+        return request.size - known
+
+    def _read_on(self) -> None:
+        """Read some tokens of the first prompts that wait; those that were read whole enter a pool."""
+        reading = self.reading[0]
+        if not reading.done:
+            reading.go(self.model, self.device, self.prefixes, self.chunk)
+        if reading.done:
+            pool = self._pool(reading.kind, reading.state, reading.slots, reading.length)
+            pool.enter(reading.requests, reading.state)
+            pool.evict(self._left_by(self.reading.popleft()))
+
+    def _left_by(self, reading: Reading) -> set[tuple[int, int]]:
+        """Rows that were evicted while they were read."""
+        keys = set(reading.keys)
+        gone = {row for row in self._evicted if row[0] in keys}
+        self._evicted -= gone
+        return gone
 
     def _pool(self, kind: Kind, state: State | None, slots: int, length: int) -> Pool[Any]:
         """One that has room for these, or a new one."""
@@ -111,6 +138,15 @@ class Engine:
     def step(self) -> list[Token | Found]:
         """The next token of every sampled row, and what searches have found; what has ended leaves."""
         self._settle()
+        try:
+            if self.reading:
+                self._read_on()
+            while self.reading and not any(map(len, self.pools)):  # no row waits for its next step
+                self._read_on()
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            reading = self.reading.popleft()
+            self._left_by(reading)
+            raise Unread(reading.keys) from error
         return [output for pool in self.pools for output in self._next(pool)]
 
     def _next(self, pool: Pool[Any]) -> list[Any]:
@@ -159,6 +195,8 @@ class Engine:
         """End these rows (key, sample) now, as stopped: for a caller that sees more than ids, or whose reader has left.
         A search that is evicted reports nothing."""
         wanted = set(rows)
+        reading = {key for some in self.reading for key in some.keys}
+        self._evicted |= {row for row in wanted if row[0] in reading}
         return [written for pool in self.pools for written in pool.evict(wanted)]
 
     def close(self) -> None:
@@ -166,13 +204,17 @@ class Engine:
         for pool in self.pools:
             self.stepper.release(pool)
         self.pools = []
+        self.reading.clear()
+        self._evicted.clear()
 
 
-def _batches(requests: Sequence[Keyed], most: int, few: int) -> Iterator[list[Keyed]]:
+def _batches(
+    requests: Sequence[Keyed], size_of: Callable[[Request], int], most: int, few: int
+) -> Iterator[list[Keyed]]:
     """Requests of similar length, the longest first, so that little is padded; at most so many tokens."""
     some: list[Keyed] = []
     longest = 0
-    sizes = [request.size for _, request in requests]
+    sizes = [size_of(request) for _, request in requests]
     for at in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
         size, keyed, tokens = sizes[at], requests[at], longest * (len(some) + 1)
         if some and (tokens > most or (tokens > few and longest > PADDING * size)):

@@ -20,6 +20,8 @@ import torch
 
 from headway.errors import InputError
 from headway.generate.engine import Engine
+from headway.generate.prefixes import Prefixes
+from headway.generate.prompts import Unread
 from headway.generate.request import Ended, Request
 from headway.generate.spelling import Spelling
 from headway.serve.worker import Busy
@@ -27,6 +29,8 @@ from headway.serve.worker import Busy
 Result = TypeVar("Result")
 ROWS = {"cpu": 32, "cuda": 256}  # that are written together
 LONGEST = {"cpu": 1024, "cuda": 4096}  # tokens of a row that a pool has room for from the start
+CHUNK = {"cpu": 128, "cuda": 1024}  # tokens of a prompt that are read before other rows take their next step
+SHARED = 1 << 28
 NO_MEMORY = (
     "there is not enough memory for this request: shorten the prompt, ask for fewer samples or tokens, or start the "
     "server with fewer --rows"
@@ -60,14 +64,15 @@ class Job:
 
 class EngineThread:
     """`model`: what `headway.load` gives. `rows`: how many are written together; `waiting`: requests that may wait for
-    a slot, or for other work, before `Busy` is raised."""
+    a slot, or for other work, before `Busy` is raised. `shared`: bytes for the beginnings of prompts, so that what a
+    later prompt begins with alike is not read again."""
 
-    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024) -> None:
+    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024, shared: int = SHARED) -> None:
         self.model, self.waiting = model, waiting
         self.rows = rows or ROWS.get(model.device.type, ROWS["cpu"])
         self.jobs: dict[int, Job] = {}  # those that are written
         self.queue: deque[Job] = deque()  # those that wait for a slot
-        self.calls = 0
+        self.calls, self.prefixes = 0, Prefixes(shared)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._keys, self._ended = count(), False
         self._engine: Engine | None = None
@@ -170,11 +175,18 @@ class EngineThread:
     def _new_engine(self) -> Engine:
         model = self.model
         sizes = {"slots": self.rows, "length": min(model.context, LONGEST.get(model.device.type, LONGEST["cpu"]))}
-        return Engine(model.model, context=model.context, device=model.device, stepper=model.stepper, **sizes)
+        own = {"stepper": model.stepper, "prefixes": self.prefixes, "chunk": CHUNK.get(model.device.type, CHUNK["cpu"])}
+        return Engine(model.model, context=model.context, device=model.device, **own, **sizes)
 
     def _step(self) -> None:
         assert self._engine is not None
-        tokens: Any = self._engine.step()
+        try:
+            tokens: Any = self._engine.step()
+        except Unread as error:  # those that are written stay
+            self.prefixes.clear()
+            lost = [job for key in error.keys if (job := self.jobs.pop(key, None))]
+            _deliver([(job, MemoryError(NO_MEMORY)) for job in lost])
+            return
         parts = list[tuple[Job, Part | BaseException]]()
         stopped = list[tuple[int, int]]()
         for token in tokens:
@@ -207,6 +219,7 @@ class EngineThread:
     def _fail(self, error: BaseException) -> None:
         """All rows are lost; the next request starts anew."""
         lost, self.jobs = list(self.jobs.values()), {}
+        self.prefixes.clear()
         if self._engine is not None:
             self._engine.close()
             self._engine = None
