@@ -268,6 +268,26 @@ def test_the_metrics_have_the_names_of_vllm(address, client):
         assert b"<html" in answer.read()
 
 
+def counted(address, name):
+    with urllib.request.urlopen(f"{address}metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"vllm:{name}{{"))
+
+
+def test_what_prompts_begin_with_alike_is_read_once(address, client):
+    instructions = "the cat sat on the mat " * 7
+    endings = ["a dog", "the end of it", "one"]
+    before = counted(address, "prefix_cache_hits_total")
+    first = [ask_once(client, instructions + end) for end in endings]
+    shared = counted(address, "prefix_cache_hits_total") - before
+    assert shared >= 2 * 32 and counted(address, "prefix_cache_queries_total") > shared
+    assert [ask_once(client, instructions + end) for end in endings] == first
+
+
+def ask_once(client, prompt):
+    return client.completions.create(model="small", prompt=prompt, max_tokens=5, temperature=0).choices[0].text
+
+
 def test_a_signal_lets_what_runs_end_and_refuses_the_rest(tmp_path):
     out = tmp_path / "model"
     torch.manual_seed(5)

@@ -20,6 +20,7 @@ def serve(
     keys: str = option(None, "FILE", "A key a line: every request must send one of them."),
     rows: int = option(0, "N", "Texts written together; 0: as many as suit the device.", min=0),
     waiting: int = option(1024, "N", "Requests that may wait; further ones are answered 503.", min=1),
+    shared_mib: int = option(256, "N", "Memory for beginnings of prompts, not read again; 0: none.", min=0),
     max_tokens: int = option(1 << 20, "N", "The most tokens that a request may ask for.", min=1),
     rate: int = option(0, "N", "Requests a minute of each key, or address; 0: any number.", min=0),
     timeout: float = option(600.0, "S", "Seconds for a request.", min=0.001),
@@ -35,7 +36,7 @@ def serve(
     known = _keys(keys)
     listening = bound(port, host, backlog=CONNECTIONS)  # before the models are read, which takes longer
     hosts = LOOPBACK if host in {"127.0.0.1", "localhost"} else frozenset[str]()
-    limits = Limits(known, rate, timeout, max_tokens, rows, waiting, hosts)
+    limits = Limits(known, rate, timeout, max_tokens, rows, waiting, shared_mib << 20, hosts)
     api = Api(_named(model, device, dtype), limits)
     host, port = listening.getsockname()[:2]
     print(f"headway: {', '.join(api.threads)} at http://{host}:{port}/v1 (Ctrl-C ends it)", file=sys.stderr, flush=True)

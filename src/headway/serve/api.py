@@ -34,7 +34,7 @@ from headway.serve.answers import Answers, Asked, RowText, prompt_logps, usage
 from headway.serve.api_errors import Refused, explain, form
 from headway.serve.api_errors import told as told_of
 from headway.serve.app import page
-from headway.serve.engine_thread import EngineThread, Part
+from headway.serve.engine_thread import SHARED, EngineThread, Part
 from headway.serve.limits import LOOPBACK, Limited
 from headway.serve.metrics import Metrics
 from headway.serve.schemas import (
@@ -64,6 +64,7 @@ class Limits:
     tokens: int = 1 << 20
     rows: int = 0
     waiting: int = 1024
+    shared: int = SHARED
     hosts: frozenset[str] = LOOPBACK
 
 
@@ -73,12 +74,14 @@ class Api:
     def __init__(self, models: Mapping[str, Any], limits: Limits | None = None) -> None:
         self.limits, self.metrics = limits or Limits(), Metrics()
         self.threads = {
-            name: EngineThread(model, self.limits.rows, self.limits.waiting) for name, model in models.items()
+            name: EngineThread(model, self.limits.rows, self.limits.waiting, self.limits.shared)
+            for name, model in models.items()
         }
         self.created = int(time.time())
         self.since: dict[str, tuple[float, float]] = {}  # of each key: what it may still ask, and when that was
         for name, thread in self.threads.items():
             self.metrics.watch(name, lambda own=thread: len(own.jobs), lambda own=thread: len(own.queue))  # type: ignore[misc]
+            self.metrics.prefixes[name] = thread.prefixes
         told: Any = {status: {"model": ErrorForm} for status in STATUSES}
         self.app = FastAPI(title="headway", docs_url=None, redoc_url=None, redirect_slashes=False, responses=told)
         self._routes()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
+
+from headway.generate.prefixes import Prefixes
 
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
@@ -24,11 +27,22 @@ class Metrics:
         self.all = Histogram("vllm:e2e_request_latency_seconds", "From a request to its last token", **timed)
         reasons: dict[str, Any] = {"labelnames": ("model_name", "finished_reason"), "registry": self.registry}
         self.done = Counter("vllm:request_success", "Rows that were written to their end", **reasons)
+        self.prefixes: dict[str, Prefixes] = {}
+        self.registry.register(self)
 
     def watch(self, name: str, running: Callable[[], int], waiting: Callable[[], int]) -> None:
         """Gauges that are asked when somebody looks."""
         self.running.labels(name).set_function(running)
         self.waiting.labels(name).set_function(waiting)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """What the models' threads count by themselves."""
+        asked = CounterMetricFamily("vllm:prefix_cache_queries", "Tokens of prompts", labels=["model_name"])
+        shared = CounterMetricFamily("vllm:prefix_cache_hits", "Those that were not read again", labels=["model_name"])
+        for name, own in self.prefixes.items():
+            asked.add_metric([name], own.asked)
+            shared.add_metric([name], own.shared)
+        yield from (asked, shared)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
