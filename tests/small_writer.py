@@ -12,12 +12,12 @@ from headway.text.tokenizer import TextOptions, Tokenizer
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
 
 
-def small_writer() -> Generator:
+def small_writer(context: int = 64, template: str = TEMPLATE) -> Generator:
     tokenizer = Tokenizer.train(["the cat sat on the mat, the dog did not sit"] * 3, TextOptions(size=290, exact=True))
-    tokenizer.chat = Chat(TEMPLATE, {})
+    tokenizer.chat = Chat(template, {})
     torch.manual_seed(5)
-    model = GPT(GPTConfig(layers=2, heads=2, width=16, max_length=64), len(tokenizer))
+    model = GPT(GPTConfig(layers=2, heads=2, width=16, max_length=context), len(tokenizer))
     model = model.double()  # so that a text is the same whatever is computed beside it
-    generator = Generator(model.eval(), tokenizer, context=64, device=torch.device("cpu"))
+    generator = Generator(model.eval(), tokenizer, context=context, device=torch.device("cpu"))
     generator.name = "small"
     return generator

@@ -40,7 +40,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {
         "model": "small", "messages": [{"role": "user", "content": "the cat"}], "max_tokens": 4, "logprobs": True,
         "top_logprobs": 2, "top_p": 0.9, "response_format": {"type": "json_object"},
-        "stream_options": {"include_usage": True},
+        "stream_options": {"include_usage": True}, "tool_choice": "none",
+        "tools": [{"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}],
     },
     "/v1/translate": {"model": "translator", "input": ["He drives the car"]},
     "/v1/predict": {"model": "translator", "input": ["He drives the car"], "options": {}},

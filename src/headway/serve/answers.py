@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,13 @@ from headway.errors import InputError, refuse
 from headway.generate.request import Ended, Request
 from headway.generate.sampling import Bias, Sampling
 from headway.generate.schema import JsonText
+from headway.serve import tools
 from headway.serve.engine_thread import Part
 from headway.serve.schemas import ChatRequest, CompletionRequest, Drawn
+from headway.serve.tools import CallReader
 from headway.text.chat import rendered
 
+CALLED = "tool_calls"
 DEFAULT_TOKENS = 16  # of a completion, as OpenAI has it
 REASONS: dict[Ended, str] = {"stop": "stop", "nothing": "stop", "length": "length", "context": "length"}
 Top = tuple[tuple[int, float], ...]
@@ -96,21 +100,36 @@ def conversation(model: Any, body: ChatRequest, most: int) -> Asked:
     """`most`: tokens of an answer of which the request does not say how long it may be."""
     if model.tokenizer.chat is None:
         raise InputError("this model has no template of conversations: send a prompt to /v1/completions")
-    ids = model.tokenizer.encode(rendered(model.tokenizer.chat, [message.plain() for message in body.messages]))
+    chat, messages = model.tokenizer.chat, [message.plain() for message in body.messages]
+    ids = model.tokenizer.encode(
+        rendered(chat, messages, tools=tools.shown(body.tools, body.tool_choice, chat.template))
+    )
     room = max(1, min(most, model.context - len(ids)))
     count = body.max_completion_tokens or body.max_tokens or room
     refuse(
         body.top_logprobs and not body.logprobs, "top_logprobs: the likeliest tokens come with logprobs, set it to true"
     )
-    return Asked(request(model, body, ids, count, body.n or 1, body.top_logprobs or 0), stops(body))
+    schema = tools.forced(body.tools, body.tool_choice)
+    refuse(schema and body.response_format, "response_format: a tool that must be called has a form of its own")
+    held = schema and JsonText(model.tokenizer, model.model.vocabulary, schema)
+    return Asked(request(model, body, ids, count, body.n or 1, body.top_logprobs or 0, held or None), stops(body))
 
 
-def request(model: Any, body: Drawn, ids: Sequence[int], count: int, samples: int, top: int) -> Request:
-    """Checked: what the engine is given it can do."""
+def calls(body: ChatRequest) -> Callable[[], CallReader] | None:
+    """What reads the calls of a row; None where no tool may be called."""
+    if not body.tools or body.tool_choice == "none":
+        return None
+    return partial(CallReader, tools.forced(body.tools, body.tool_choice) is not None)
+
+
+def request(
+    model: Any, body: Drawn, ids: Sequence[int], count: int, samples: int, top: int, held: JsonText | None = None
+) -> Request:
+    """Checked: what the engine is given it can do. `held`: what the text is held to, beside what the body says."""
     known = () if body.ignore_eos else model.tokenizer.stops
     ends = frozenset(i for i in known if i < model.model.vocabulary)
     seed = secrets.randbits(31) if body.seed is None else body.seed
-    asked = Request(ids, sampling(body), count, ends, samples, seed, top, constrain=constraint(model, body))
+    asked = Request(ids, sampling(body), count, ends, samples, seed, top, constrain=held or constraint(model, body))
     asked.check("the prompt", model.model.vocabulary, model.context)
     return asked
 
@@ -151,8 +170,12 @@ def spelled(raw: bytes) -> str:
 class Answers:
     """The bodies of one answer, whole or in parts."""
 
-    def __init__(self, model: Any, name: str, chat: bool, scored: bool) -> None:
-        self.model, self.name, self.chat, self.scored = model, name, chat, scored
+    def __init__(
+        self, model: Any, name: str, chat: bool, scored: bool, calls: Callable[[], CallReader] | None = None
+    ) -> None:
+        """`calls`: reads what a row that may call tools has written."""
+        self.model, self.name, self.chat, self.scored, self.calls = model, name, chat, scored, calls
+        self.readers: dict[int, CallReader] = {}  # of a stream's rows
         self.id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
@@ -175,7 +198,16 @@ class Answers:
         found = {"index": index, "finish_reason": REASONS[row.ended] if row.ended else None}
         scores = self._scores(ids, logps, top, offset) if self.scored else None
         if self.chat:
-            return found | {"message": {"role": "assistant", "content": row.text}, "logprobs": scores}
+            message: dict[str, Any] = {"role": "assistant", "content": row.text}
+            if self.calls:
+                reader = self.calls()
+                before_calls = reader.add(row.text)
+                rest, calls = reader.end()
+                message["content"] = before_calls + rest
+                if calls:
+                    message |= {"content": message["content"].strip() or None, "tool_calls": calls}
+                    found["finish_reason"] = CALLED if found["finish_reason"] == "stop" else found["finish_reason"]
+            return found | {"message": message, "logprobs": scores}
         return found | {"text": echo + row.text, "logprobs": scores}
 
     def opening(self, index: int) -> dict[str, Any]:
@@ -186,9 +218,23 @@ class Answers:
         known = part.id is not None and self.scored
         scores = self._scores([part.id], [part.logp], [part.top], offset) if known else None  # type: ignore[list-item]
         found = {"index": index, "finish_reason": REASONS[part.ended] if part.ended else None, "logprobs": scores}
+        if self.chat and self.calls:
+            return self._called(found, self.readers.setdefault(index, self.calls()), part)
         if self.chat:
             return found | {"delta": {"content": part.text} if part.text or not part.ended else {}}
         return found | {"text": part.text}
+
+    def _called(self, found: dict[str, Any], reader: CallReader, part: Part) -> dict[str, Any]:
+        """A part of a row that may call tools: its calls come with its last part."""
+        text, calls = reader.add(part.text), list[dict[str, Any]]()
+        if part.ended:
+            rest, calls = reader.end()
+            text += rest
+        delta: dict[str, Any] = {"content": text} if text else {}
+        if calls:
+            delta["tool_calls"] = [{"index": at} | call for at, call in enumerate(calls)]
+            found["finish_reason"] = CALLED if found["finish_reason"] == "stop" else found["finish_reason"]
+        return found | {"delta": delta}
 
     def _scores(self, ids: list[int], logps: Sequence[float | None], top: list[Top], offset: int) -> dict[str, Any]:
         raw = self.model.writes.raw(ids)

@@ -174,7 +174,7 @@ class Api:
         answers.check_verb(model, "generate")
         asked = [await asyncio.to_thread(answers.conversation, model, body, self.limits.tokens)]
         self._count(asked)
-        told = Answers(model, body.model, True, bool(body.logprobs))
+        told = Answers(model, body.model, True, bool(body.logprobs), answers.calls(body))
         if body.stream:
             return self._streamed(thread, body, told, asked, [None], False)
         [rows] = found = await self._written(thread, body, asked, request)

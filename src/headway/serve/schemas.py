@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from headway.serve.tools import MOST_TOOLS, Choice, Tool, ToolCall
+
 MOST_SAMPLES = 128
 MOST_STOPS = 16
 MOST_TOP = 20
@@ -75,12 +77,17 @@ class TextPart(BaseModel, extra="ignore"):
 class ChatMessage(BaseModel, extra="ignore"):
     role: str
     content: str | list[TextPart] | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
 
-    def plain(self) -> dict[str, str]:
+    def plain(self) -> dict[str, Any]:
         content = self.content
         if isinstance(content, list):
             content = "".join(part.text for part in content)
-        return {"role": self.role, "content": content or ""}
+        found: dict[str, Any] = {"role": self.role, "content": content or ""}
+        if self.tool_calls:
+            found["tool_calls"] = [call.plain() for call in self.tool_calls]
+        return found | ({"tool_call_id": self.tool_call_id} if self.tool_call_id else {})
 
 
 class ChatRequest(Drawn):
@@ -89,6 +96,9 @@ class ChatRequest(Drawn):
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    tools: list[Tool] | None = Field(None, max_length=MOST_TOOLS)
+    tool_choice: Choice | None = None
+    parallel_tool_calls: bool | None = None
     metadata: dict[str, Any] | None = None
     store: bool | None = None
 

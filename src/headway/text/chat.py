@@ -17,7 +17,7 @@ from typing import Any
 
 from headway.errors import InputError
 
-Message = dict[str, str]  # role: system, user, assistant, …; content
+Message = dict[str, Any]  # role: system, user, assistant, …; content; what a template knows beside them
 SECONDS = 10.0  # that a template may take
 RECENT = 1200  # characters of a conversation that a judge of answers reads
 
@@ -49,16 +49,18 @@ def asked_text(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"{WHO.get(one['role'], one['role'])}: {one['content']}" for one in messages)[-RECENT:]
 
 
-def rendered(chat: Chat | None, messages: Sequence[Message], answering: bool = True) -> str:
+def rendered(
+    chat: Chat | None, messages: Sequence[Message], answering: bool = True, tools: Sequence[Any] | None = None
+) -> str:
     """The text of a conversation, up to where the model's answer begins; without `answering`, up to its last
-    message's end."""
+    message's end. `tools`: what the model may call, for a template that shows it."""
     if chat is None:
         raise InputError("this model has no chat template: leave out --chat, and write the prompt as it was trained on")
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
             raise InputError(f"message {number} must have a role and a content, both of them text")
     filled = {"messages": [dict(m) for m in messages], "specials": chat.specials, "answering": answering}
-    asked = {"template": chat.template, **filled}
+    asked = {"template": chat.template, **filled} | ({"tools": list(tools)} if tools else {})
     found = _process.asked(asked)
     if "error" in found:
         raise InputError(found["error"])

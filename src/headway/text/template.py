@@ -59,7 +59,10 @@ def answered(asked: dict[str, Any]) -> dict[str, str]:
         return {"error": f"the model's chat template cannot be read: {_line(error)}"}
     try:
         text = template.render(
-            messages=asked["messages"], add_generation_prompt=asked["answering"], **asked["specials"]
+            messages=asked["messages"],
+            add_generation_prompt=asked["answering"],
+            tools=asked.get("tools"),
+            **asked["specials"],
         )
     except MemoryError:
         return {"error": f"the model's chat template takes more than {MEMORY >> 20} MiB: it is ended"}
