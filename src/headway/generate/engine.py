@@ -41,8 +41,8 @@ class Engine:
     ) -> None:  # fmt: skip
         """`context` is the most tokens that a row may have; `slots` and `length` the least size of a pool, for requests
         that come later; such a pool stays when it is empty. What a `stepper` has captured serves every engine that it
-        is given to. `prefixes`: what was read of earlier prompts is not read again. `chunk`: at most so many tokens of
-        a prompt are read before the rows that are open take their next step (0: all of them)."""
+        is given to. `prefixes`: what was read of earlier prompts is not read again. `chunk`: tokens of prompts that are
+        read before the rows that are open take their next step (0: all of them)."""
         self.model, self.context, self.device, self.least = model, context, device, (slots, length)
         self.widest = 0  # source so far: a pool takes any, so that one after the other is the same pool
         self.stepper = stepper or stepper_for(model, device)
@@ -86,7 +86,7 @@ class Engine:
                 slots -= len(self.reading[-1])
         try:
             while self.reading and not self.chunk:
-                self._read_on()
+                self._read_on(0)
         except BaseException:
             self.reading.clear()
             raise
@@ -103,15 +103,16 @@ class Engine:
         known = self.prefixes.known(request.given[:-1]) if self.prefixes and request.inputs is None else 0
         return request.size - known
 
-    def _read_on(self) -> None:
-        """Read some tokens of the first prompts that wait; those that were read whole enter a pool."""
+    def _read_on(self, most: int) -> int:
+        """Read some tokens (0: all) of the first prompts that wait; those that were read whole enter a pool. How many
+        were read."""
         reading = self.reading[0]
-        if not reading.done:
-            reading.go(self.model, self.device, self.prefixes, self.chunk)
+        read = 0 if reading.done else reading.go(self.model, self.device, self.prefixes, most)
         if reading.done:
             pool = self._pool(reading.kind, reading.state, reading.slots, reading.length)
             pool.enter(reading.requests, reading.state)
             pool.evict(self._left_by(self.reading.popleft()))
+        return read
 
     def _left_by(self, reading: Reading) -> set[tuple[int, int]]:
         """Rows that were evicted while they were read."""
@@ -139,10 +140,9 @@ class Engine:
         """The next token of every sampled row, and what searches have found; what has ended leaves."""
         self._settle()
         try:
-            if self.reading:
-                self._read_on()
-            while self.reading and not any(map(len, self.pools)):  # no row waits for its next step
-                self._read_on()
+            left = self.chunk
+            while self.reading and (left > 0 or not any(map(len, self.pools))):  # or no row waits for its next step
+                left -= self._read_on(max(1, left))
         except (MemoryError, torch.OutOfMemoryError) as error:
             reading = self.reading.popleft()
             self._left_by(reading)

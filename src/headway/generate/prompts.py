@@ -49,11 +49,14 @@ class Reading:
         whole = all(read == len(text) for read, text in zip(self.read, self.texts, strict=True))
         return self.kind.sliding or (self.state is not None and whole)
 
-    def go(self, model: Steps, device: torch.device, prefixes: Prefixes | None, most: int) -> None:
-        """Read at most so many tokens more of each; 0: all of them, as of states that are no mere caches."""
+    def go(self, model: Steps, device: torch.device, prefixes: Prefixes | None, most: int) -> int:
+        """Read at most so many tokens, padding counted, and at least one of each; 0: all of them, as of states that are
+        no mere caches. How many were read."""
         if self.state is None:
             self.state = self._start(model, device, prefixes)
-        most = most if all(isinstance(slot, FixedCache) for slot in self.state) else 0
+        most = (
+            most and max(1, most // len(self.texts)) if all(isinstance(slot, FixedCache) for slot in self.state) else 0
+        )
         parts = [text[read : read + most] if most else text[read:]
                  for text, read in zip(self.texts, self.read, strict=True)]  # fmt: skip
         lengths = list(map(len, parts))
@@ -63,6 +66,7 @@ class Reading:
             self.read = [read + more for read, more in zip(self.read, lengths, strict=True)]
         if self.done:
             self._finish(prefixes)
+        return longest * len(lengths)
 
     def _start(self, model: Steps, device: torch.device, prefixes: Prefixes | None) -> State:
         """A state that has read what earlier prompts share with these."""
