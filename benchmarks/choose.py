@@ -53,7 +53,9 @@ def main() -> None:
         "machine": machine("cuda" if torch.cuda.is_available() else "cpu"), "versions": {"torch": torch.__version__},
         "command": command(), "rows": rows,
     }  # fmt: skip
-    (options.out / f"{options.record or f'choose-{options.recipe}'}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (options.out / f"{options.record or f'choose-{options.recipe}'}.json").write_text(
+        json.dumps(record, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ def generator(case: dict[str, Any], device: str) -> Generator:
     return found
 
 
-def drawn(count: int) -> list[list[int]]:
-    draw = np.random.default_rng(1)
+def drawn(count: int, seed: int = 0) -> list[list[int]]:
+    draw = np.random.default_rng((1, seed))
     return [draw.integers(300, WORDS, draw.integers(SHORTEST, LONGEST + 1)).tolist() for _ in range(count)]
 
 
@@ -92,9 +92,9 @@ async def one_request(port: int, ids: list[int], new: int) -> tuple[float, list[
     return sent, came, tokens
 
 
-def load(port: int, clients: int, count: int, new: int) -> None:
+def load(port: int, clients: int, count: int, new: int, seed: int) -> None:
     """So many clients; prints what each request saw."""
-    waiting = iter(drawn(count))
+    waiting = iter(drawn(count, seed))
 
     async def client() -> list[tuple[float, list[float], int]]:
         return [await one_request(port, ids, new) for ids in waiting]
@@ -126,7 +126,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--new", type=int, default=128, help="tokens of each answer")
     parser.add_argument("--requests", type=int, help="of each row of the table")
-    parser.add_argument("--load", type=int, nargs=4, help="PORT CLIENTS REQUESTS NEW: be the clients")
+    parser.add_argument("--load", type=int, nargs=5, help="PORT CLIENTS REQUESTS NEW SEED: be the clients")
     options = parser.parse_args()
     if options.load:
         load(*options.load)
@@ -149,8 +149,8 @@ def measured(options: Namespace) -> None:
     for clients in case["clients"]:
         asked = count if clients > 1 else max(4, count // 16)
         found = []
-        for _ in range(repeats):
-            words = map(str, (port, clients, asked, options.new))
+        for repeat in range(repeats):  # prompts that the server has not seen: it would not read them again
+            words = map(str, (port, clients, asked, options.new, 1000 * clients + repeat + 1))
             with tempfile.TemporaryFile() as out:
                 subprocess.run([sys.executable, __file__, "--load", *words], check=True, stdout=out)
                 out.seek(0)

@@ -3,7 +3,7 @@
 Every way starts from MODEL (all-MiniLM-L6-v2) by the recipe `sst2-minilm`: `head` trains the head alone, `last-2` the
 last two layers too, `all` every weight, `all-mean` the same with the mean of all tokens for the text (transformers' own
 head reads the first token: such a model cannot be exported to it), `by-layer` every weight at a rate that falls from
-layer to layer, `r-drop` by mean and by layer with two passes of each batch whose answers are drawn together (Liang et
+layer to layer, `r-drop` by mean and by layer with two passes of each batch whose answers are kept close (Liang et
 al. 2021; chosen by `choose.py`: the recipe `sst2-minilm-r-drop`), `lora-N` adapters of rank N and the head. Then
 `trec-minilm`, `mr-minilm` and `cola-minilm`, `all` and `all-mean`. Each way has the best of its rates below by the
 validation figure of the first seed; the test texts are asked once, by the weights that were best in validation. MR has

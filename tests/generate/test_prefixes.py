@@ -6,8 +6,8 @@ import torch
 
 from headway.generate import prefixes
 from headway.generate.engine import Engine
-from headway.generate.prefixes import LEAST, Prefixes
-from headway.generate.prompts import Unread
+from headway.generate.prefixes import LEAST_SHARED, Prefixes
+from headway.generate.prompts import PromptMemoryError
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
 from headway.models import parts
@@ -110,6 +110,75 @@ def test_rows_are_written_on_while_a_long_prompt_is_read():
     assert len(engine) == 2
 
 
+def shapes(monkeypatch, model):
+    """Of what the model reads from here on."""
+    seen, read = [], type(model).read
+
+    def watched(self, ids, *given, **how):
+        seen.append(tuple(ids.shape))
+        return read(self, ids, *given, **how)
+
+    monkeypatch.setattr(type(model), "read", watched)
+    return seen
+
+
+def test_a_long_prompt_is_read_in_whole_parts_where_no_row_waits(monkeypatch):
+    model = gpt()
+    seen = shapes(monkeypatch, model)
+    engine = engine_of(model, chunk=10)
+    engine.admit(list(enumerate(asked(words(100, 2)))))
+    engine.step()
+    assert seen[:10] == [(1, 10)] * 9 + [(1, 9)]
+
+
+def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(monkeypatch):
+    model = gpt()
+    engine = engine_of(model, chunk=10)
+    first, second = asked(words(5, 1), words(100, 2), samples=2)
+    engine.admit([(0, first)])
+    engine.step()
+    engine.admit([(1, second)])
+    engine.step()
+    seen = shapes(monkeypatch, model)
+    engine.evict([(1, 0)])
+    assert len(engine) == 4
+    engine.evict([(1, 1)])
+    assert len(engine) == 2
+    engine.step()
+    assert (1, 10) not in seen
+
+
+def test_without_memory_for_its_rows_a_prompt_leaves_none(monkeypatch):
+    model = gpt()
+    engine = engine_of(model, chunk=200)
+    first, second = asked(words(5, 1), words(50, 2))
+    engine.admit([(0, first)])
+    engine.step()
+    engine.admit([(1, second)])
+    with monkeypatch.context() as patch:
+        patch.setattr("headway.generate.rows.Rows.insert", lambda *a: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+        with pytest.raises(PromptMemoryError):
+            engine.step()
+    assert len(engine) == 1 and {token.key for token in engine.step()} == {0}
+
+
+def test_the_longest_of_what_several_share_is_read_first(monkeypatch):
+    model, system = gpt(), words(80, 0)
+    seen = shapes(monkeypatch, model)
+    engine = engine_of(model, prefixes=Prefixes(1 << 24))
+    engine.admit(list(enumerate(asked(system[:33], [*system, *words(5, 1)], [*system, *words(5, 2)]))))
+    assert engine.prefixes.shared == 32 + 80 and seen[0] == (1, 84)
+
+
+def test_what_is_too_large_is_not_kept_and_drops_nothing():
+    model, text = gpt(), words(40, 0)
+    engine = engine_of(model, prefixes=Prefixes(1 << 24))
+    written(engine, asked(text, new=1))
+    engine.prefixes.most = engine.prefixes.size
+    written(engine, asked([*text, *words(40, 1)], new=1))
+    assert engine.prefixes.known(text[:-1]) == 39
+
+
 def test_a_request_that_leaves_while_it_is_read_is_not_written():
     model = gpt()
     engine = engine_of(model, chunk=10)
@@ -137,7 +206,7 @@ def test_without_memory_for_a_prompt_the_others_are_written_on(monkeypatch):
     start = type(model).start
     with monkeypatch.context() as patch:
         patch.setattr(type(model), "start", lambda *a, **k: (_ for _ in ()).throw(torch.OutOfMemoryError()))
-        with pytest.raises(Unread) as error:
+        with pytest.raises(PromptMemoryError) as error:
             engine.step()
     assert error.value.keys == [1] and type(model).start is start
     while len(engine):
@@ -164,7 +233,7 @@ def test_what_was_used_last_stays_and_what_is_covered_goes():
 
 
 def test_short_beginnings_are_not_looked_for():
-    model, system = gpt(), words(LEAST - 1, 0)
+    model, system = gpt(), words(LEAST_SHARED - 1, 0)
     engine = engine_of(model, prefixes=Prefixes(1 << 24))
     written(engine, asked([*system, *words(30, 1)], new=1))
     written(engine, asked([*system, *words(30, 2)], new=1))

@@ -30,6 +30,7 @@ WEATHER = {"type": "function", "function": {"name": "weather", "description": "o
 CLOCK = {"type": "function", "function": {"name": "clock"}}
 MUST: dict[str, Any] = {"tools": [WEATHER], "tool_choice": "required"}
 ASKED: list[Any] = [{"role": "user", "content": "the cat"}]
+DEEP = {"type": "function", "function": {"name": "weather", "arguments": "[" * 100_000}}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 
 
@@ -88,6 +89,7 @@ def test_the_template_shows_tools_and_earlier_calls(client, writer):
         ({"tool_choice": "required"}, "there are no tools to choose from"),
         ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "sun"}}}, "no tool called sun"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
+        ({"messages": [*ASKED, {"role": "assistant", "tool_calls": [DEEP]}], "tools": [WEATHER]}, "nested too deeply"),
         (MUST | {"response_format": {"type": "json_object"}}, "form of its own"),
         (MUST | {"tools": [WEATHER | {"function": {"name": "x", "parameters": {"type": "nonsense"}}}]}, "schema"),
     ],
@@ -117,11 +119,31 @@ def test_calls_are_read_however_the_text_comes(size):
 @pytest.mark.parametrize(
     "text",
     ["a < b <tool", "<tool_call>{", '<tool_call>{"arguments": {}}</tool_call>', "<tool_call>no</tool_call>",
+     "<tool_call>" + '{"a":' * 5000, "<tool_call>{" * 5000,
+     '<tool_call>{"name": "a", "arguments": {"x": NaN}}</tool_call>',
      '<tool_call>{"name": 1}</tool_call> x', '<tool_call>{"name": "a", "arguments": 3}</tool_call>', ""],
 )  # fmt: skip
 def test_what_is_no_whole_call_stays_text(text, size):
     free, rest, calls = read(text, size)
     assert free + rest == text and calls == []
+
+
+def test_any_text_may_stand_in_an_argument():
+    _, rest, [call] = read('<tool_call> {"name": "a", "arguments": {"x": "} </tool_call> \\ud800"}}\n</tool_call>!', 5)
+    assert json.loads(call["function"]["arguments"]) == {"x": "} </tool_call> \ud800"} and rest == "!"
+    json.dumps(call, ensure_ascii=False).encode()
+
+
+def test_references_within_a_schema_still_hold(client):
+    schema = {"$defs": {"City": {"enum": ["Oslo"]}}, "type": "object", "properties": {"city": {"$ref": "#/$defs/City"}},
+              "required": ["city"], "additionalProperties": False}  # fmt: skip
+    named = [CLOCK, {"type": "function", "function": {"name": "weather", "parameters": schema}}]
+    asked = {"model": "small", "messages": ASKED, "tools": named, "max_tokens": 200}
+    choice = {"type": "function", "function": {"name": "weather"}}
+    found = client.chat.completions.create(**asked, tool_choice=choice).choices[0]
+    assert json.loads(found.message.tool_calls[0].function.arguments) == {"city": "Oslo"}
+    both = client.chat.completions.create(**asked, tool_choice="required", n=2, seed=4).choices
+    assert {one.message.tool_calls[0].function.name for one in both} <= {"clock", "weather"}
 
 
 def test_text_before_a_call_comes_with_the_parts_as_they_come(writer):

@@ -183,6 +183,10 @@ def test_padding_and_rows_without_a_label_count_nothing() -> None:
         (["data.train=[]"], "no training data: pass --data FILE"),
         (["engine.frozen=decoder"], r"engine\.frozen: no weight's name begins with 'decoder'"),
         (["head=words"], "needs a head: set head=classes"),
+        (
+            ["data.hidden=0.1", "model=text-rnn", "model.letters=letter-cnn"],
+            "data.hidden hides words, not their letters",
+        ),
         (["data.hidden=1"], "data.hidden must be at least 0 and below 1, not 1"),
         (["objective=labels-r-drop", "head.answer=several"], "objective=labels-r-drop gives one label"),
         (

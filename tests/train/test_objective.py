@@ -63,6 +63,19 @@ def test_r_drop_of_labels_without_dropout_is_the_loss_of_labels():
         assert twice[name][1] == plain[name][1] == float(name == "loss")
 
 
+def test_r_drop_of_labels_weighs_the_distance_as_it_weighs_the_loss():
+    model, batch = labeller(dropout=0.5)
+    objective = LabelsRDrop(weight=3.0).build(model).train()
+
+    def loss(weights):
+        torch.manual_seed(1)
+        return objective(dataclasses.replace(batch, weights_B=torch.tensor(weights).double()))["loss"][0]
+
+    each = [loss([float(at == row) for at in range(5)]) for row in range(5)]
+    torch.testing.assert_close(loss([1.0, 2.0, 3.0, 4.0, 5.0]), sum((at + 1) * one for at, one in enumerate(each)))
+    assert each[3] == 0 and min(each[:3]) > 0
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_r_drop_of_labels_compares_two_passes_of_each_text_in_training_only(training):
     model, batch = labeller(dropout=0.5)

@@ -20,7 +20,7 @@ import torch
 from headway.generate.beam_pool import BeamPool
 from headway.generate.pool import Key, PendingSteps, Pool, SamplePool, on_device, source_length
 from headway.generate.prefixes import Prefixes
-from headway.generate.prompts import Reading, Unread
+from headway.generate.prompts import PromptMemoryError, Reading
 from headway.generate.request import Found, Keyed, Kind, Request, Token, Written
 from headway.generate.stepper import PlainStepper, stepper_for
 from headway.models.protocols import Steps
@@ -80,8 +80,9 @@ class Engine:
         of a pool."""
         slots = sum(request.slots for _, request in requests)
         length = max(request.whole if kind.sliding else request.need(self.context) for _, request in requests)
-        for wave in self._waves(requests):
-            for some in _batches(wave, self._left, *self.together):
+        most, few = self.together
+        for wave in self._waves(requests):  # fewer prompts together rather than a part of each: that is quicker
+            for some in _batches(wave, self._left, min(most, self.chunk or most), few):
                 self.reading.append(Reading(kind, some, slots, length))
                 slots -= len(self.reading[-1])
         try:
@@ -107,7 +108,7 @@ class Engine:
         """Read some tokens (0: all) of the first prompts that wait; those that were read whole enter a pool. How many
         were read."""
         reading = self.reading[0]
-        read = 0 if reading.done else reading.go(self.model, self.device, self.prefixes, most)
+        read = 0 if reading.done else reading.read_some(self.model, self.device, self.prefixes, most)
         if reading.done:
             pool = self._pool(reading.kind, reading.state, reading.slots, reading.length)
             pool.enter(reading.requests, reading.state)
@@ -116,8 +117,7 @@ class Engine:
 
     def _left_by(self, reading: Reading) -> set[tuple[int, int]]:
         """Rows that were evicted while they were read."""
-        keys = set(reading.keys)
-        gone = {row for row in self._evicted if row[0] in keys}
+        gone = self._evicted & reading.rows
         self._evicted -= gone
         return gone
 
@@ -142,11 +142,13 @@ class Engine:
         try:
             left = self.chunk
             while self.reading and (left > 0 or not any(map(len, self.pools))):  # or no row waits for its next step
-                left -= self._read_on(max(1, left))
+                left -= self._read_on(left if left > 0 else self.chunk)
         except (MemoryError, torch.OutOfMemoryError) as error:
             reading = self.reading.popleft()
             self._left_by(reading)
-            raise Unread(reading.keys) from error
+            for pool in self.pools:  # what was short may have been room for what was read
+                pool.evict(reading.rows)
+            raise PromptMemoryError(reading.keys) from error
         return [output for pool in self.pools for output in self._next(pool)]
 
     def _next(self, pool: Pool[Any]) -> list[Any]:
@@ -195,8 +197,11 @@ class Engine:
         """End these rows (key, sample) now, as stopped: for a caller that sees more than ids, or whose reader has left.
         A search that is evicted reports nothing."""
         wanted = set(rows)
-        reading = {key for some in self.reading for key in some.keys}
-        self._evicted |= {row for row in wanted if row[0] in reading}
+        for reading in list(self.reading):
+            self._evicted |= wanted & reading.rows
+            if reading.rows <= self._evicted:
+                self.reading.remove(reading)
+                self._left_by(reading)
         return [written for pool in self.pools for written in pool.evict(wanted)]
 
     def close(self) -> None:

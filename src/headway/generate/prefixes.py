@@ -19,7 +19,7 @@ from headway.nn.cache import FixedCache
 from headway.nn.slots import Clock
 from headway.nn.state import State
 
-LEAST = 32  # tokens that are worth looking for
+LEAST_SHARED = 32  # tokens that are worth looking for
 
 
 class Shared(NamedTuple):
@@ -72,28 +72,27 @@ class Prefixes:
 
     def _longest(self, ids: Sequence[int]) -> tuple[int, int]:
         found, wanted = (0, 0), np.asarray(ids, np.int64)
-        for number in self._by_start.get(tuple(ids[:LEAST]), ()) if len(ids) >= LEAST else ():
+        for number in self._by_start.get(tuple(ids[:LEAST_SHARED]), ()) if len(ids) >= LEAST_SHARED else ():
             found = max(found, (alike(wanted, self.entries[number].ids), number))
         return found[1], found[0]
 
     def keep(self, ids: Sequence[int], state: State, row: int) -> None:
         """Keep what a row of a state has read: these ids. Entries that it begins with are not needed any more."""
-        slots = list(state)
-        if len(ids) < LEAST or not all(isinstance(slot, FixedCache) and slot.kv_2CRHK is not None for slot in slots):
+        caches = [slot.kv_2CRHK for slot in state if isinstance(slot, FixedCache) and slot.kv_2CRHK is not None]
+        if len(ids) < LEAST_SHARED or len(caches) < len(list(state)):
             return
-        wanted, start = np.array(ids, np.int64), tuple(ids[:LEAST])
+        size = sum(kv_2CRHK[:, : len(ids), row].nbytes for kv_2CRHK in caches)
+        if size > self.most:
+            return
+        wanted, start = np.array(ids, np.int64), tuple(ids[:LEAST_SHARED])
         for number in list(self._by_start.get(start, ())):
             same = alike(wanted, self.entries[number].ids)
             if same == len(wanted):
                 return
             if same == len(self.entries[number].ids):
                 self._drop(number)
-        copy = _row(state, row, len(ids))
-        size = sum(slot.kv_2CRHK.nbytes for slot in copy if isinstance(slot, FixedCache) and slot.kv_2CRHK is not None)
-        if size > self.most:
-            return
         self._numbers += 1
-        self.entries[self._numbers] = Entry(wanted, copy, size)
+        self.entries[self._numbers] = Entry(wanted, _row(state, row, len(ids)), size)
         self._by_start.setdefault(start, []).append(self._numbers)
         self.size += size
         while self.size > self.most:
@@ -102,7 +101,7 @@ class Prefixes:
     def _drop(self, number: int) -> None:
         entry = self.entries.pop(number)
         self.size -= entry.size
-        start = tuple(entry.ids[:LEAST].tolist())
+        start = tuple(entry.ids[:LEAST_SHARED].tolist())
         self._by_start[start].remove(number)
         if not self._by_start[start]:
             del self._by_start[start]
@@ -113,13 +112,13 @@ class Prefixes:
         self.size = 0
 
     def waves(self, texts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The texts in two goes, by their places: those of the second share more with one of the first than with
+        """The texts in two groups, by their places: those of the second share more with one of the first than with
         anything that was read."""
-        order = sorted(range(len(texts)), key=lambda at: list(texts[at]))
+        order = sorted(range(len(texts)), key=lambda at: list(texts[at]), reverse=True)  # the longer of two first
         first, second = list[int](), list[int]()
         for at in order:
             same = alike(np.asarray(texts[at]), np.asarray(texts[first[-1]])) if first else 0
-            (second if same >= LEAST and same > self.known(texts[at]) else first).append(at)
+            (second if same >= LEAST_SHARED and same > self.known(texts[at]) else first).append(at)
         return [sorted(first), sorted(second)] if second else [sorted(first)]
 
 

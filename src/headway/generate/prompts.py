@@ -18,7 +18,7 @@ from headway.nn.cache import FixedCache
 from headway.nn.state import State
 
 
-class Unread(MemoryError):
+class PromptMemoryError(MemoryError):
     """There was not enough memory to read some requests; all others are as they were."""
 
     def __init__(self, keys: Sequence[int]) -> None:
@@ -45,11 +45,16 @@ class Reading:
         return [key for key, _ in self.requests]
 
     @property
+    def rows(self) -> set[tuple[int, int]]:
+        """Key and sample of each row."""
+        return {(key, sample) for key, request in self.requests for sample in range(request.samples)}
+
+    @property
     def done(self) -> bool:
         whole = all(read == len(text) for read, text in zip(self.read, self.texts, strict=True))
         return self.kind.sliding or (self.state is not None and whole)
 
-    def go(self, model: Steps, device: torch.device, prefixes: Prefixes | None, most: int) -> int:
+    def read_some(self, model: Steps, device: torch.device, prefixes: Prefixes | None, most: int) -> int:
         """Read at most so many tokens, padding counted, and at least one of each; 0: all of them, as of states that are
         no mere caches. How many were read."""
         if self.state is None:

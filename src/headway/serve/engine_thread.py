@@ -21,7 +21,7 @@ import torch
 from headway.errors import InputError
 from headway.generate.engine import Engine
 from headway.generate.prefixes import Prefixes
-from headway.generate.prompts import Unread
+from headway.generate.prompts import PromptMemoryError
 from headway.generate.request import Ended, Request
 from headway.generate.spelling import Spelling
 from headway.serve.worker import Busy
@@ -175,14 +175,18 @@ class EngineThread:
     def _new_engine(self) -> Engine:
         model = self.model
         sizes = {"slots": self.rows, "length": min(model.context, LONGEST.get(model.device.type, LONGEST["cpu"]))}
-        own = {"stepper": model.stepper, "prefixes": self.prefixes, "chunk": CHUNK.get(model.device.type, CHUNK["cpu"])}
+        own = {
+            "stepper": model.stepper,
+            "prefixes": self.prefixes if self.prefixes.most else None,
+            "chunk": CHUNK.get(model.device.type, CHUNK["cpu"]),
+        }
         return Engine(model.model, context=model.context, device=model.device, **own, **sizes)
 
     def _step(self) -> None:
         assert self._engine is not None
         try:
             tokens: Any = self._engine.step()
-        except Unread as error:  # those that are written stay
+        except PromptMemoryError as error:  # those that are written stay
             self.prefixes.clear()
             lost = [job for key in error.keys if (job := self.jobs.pop(key, None))]
             _deliver([(job, MemoryError(NO_MEMORY)) for job in lost])

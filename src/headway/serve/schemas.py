@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from headway.serve.tools import MOST_TOOLS, Choice, Tool, ToolCall
+from headway.serve.tools import MOST_TOOLS, Tool, ToolCall, ToolChoice
 
 MOST_SAMPLES = 128
 MOST_STOPS = 16
@@ -97,7 +97,7 @@ class ChatRequest(Drawn):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
     tools: list[Tool] | None = Field(None, max_length=MOST_TOOLS)
-    tool_choice: Choice | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     metadata: dict[str, Any] | None = None
     store: bool | None = None

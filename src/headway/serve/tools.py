@@ -8,7 +8,6 @@ one call, so that every model can.
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,6 @@ from pydantic import BaseModel, Field
 from headway.errors import InputError, refuse
 
 BEGIN, END = "<tool_call>", "</tool_call>"
-CALL = re.compile(rf"{BEGIN}\s*(\{{.*?\}})\s*{END}", re.DOTALL)
 MOST_TOOLS = 128
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 
@@ -36,7 +34,7 @@ class Tool(BaseModel, extra="forbid"):
     def plain(self) -> dict[str, Any]:
         """As templates know it."""
         function = self.function
-        empty: dict[str, Any] = {"type": "object", "properties": {}}
+        empty: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
         told = {"name": function.name, "description": function.description or ""}
         return {"type": "function", "function": told | {"parameters": function.parameters or empty}}
 
@@ -50,7 +48,7 @@ class OneTool(BaseModel, extra="forbid"):
     function: Named
 
 
-Choice = Literal["none", "auto", "required"] | OneTool
+ToolChoice = Literal["none", "auto", "required"] | OneTool
 
 
 class Called(BaseModel, extra="ignore"):
@@ -70,11 +68,13 @@ class ToolCall(BaseModel, extra="ignore"):
             arguments = json.loads(self.function.arguments)
         except ValueError:
             arguments = self.function.arguments
+        except RecursionError as error:
+            raise InputError(f"messages: the arguments of {self.function.name} are nested too deeply") from error
         called = {"name": self.function.name, "arguments": arguments}
         return {"type": "function", "function": called} | ({"id": self.id} if self.id else {})
 
 
-def shown(tools: list[Tool] | None, choice: Choice | None, template: str) -> list[dict[str, Any]] | None:
+def shown(tools: list[Tool] | None, choice: ToolChoice | None, template: str) -> list[dict[str, Any]] | None:
     """What the template is given; None without tools."""
     if not tools:
         refuse(choice not in (None, "none", "auto"), "tool_choice: there are no tools to choose from")
@@ -85,7 +85,7 @@ def shown(tools: list[Tool] | None, choice: Choice | None, template: str) -> lis
     return [tool.plain() for tool in tools]
 
 
-def forced(tools: list[Tool] | None, choice: Choice | None) -> dict[str, Any] | None:
+def forced(tools: list[Tool] | None, choice: ToolChoice | None) -> dict[str, Any] | None:
     """The JSON schema of a call that must be made; None where the model is free."""
     if not tools or choice in (None, "none", "auto"):
         return None
@@ -94,14 +94,26 @@ def forced(tools: list[Tool] | None, choice: Choice | None) -> dict[str, Any] | 
         allowed = [tool for tool in tools if tool.function.name == choice.function.name]
         if not allowed:
             raise InputError(f"tool_choice: there is no tool called {choice.function.name}")
-    return {"anyOf": [_schema(tool.plain()["function"]) for tool in allowed]}
+    return {"anyOf": [_schema(tool.plain()["function"], at) for at, tool in enumerate(allowed)]}
 
 
-def _schema(function: dict[str, Any]) -> dict[str, Any]:
-    properties = {"name": {"const": function["name"]}, "arguments": function["parameters"]}
+def _schema(function: dict[str, Any], at: int) -> dict[str, Any]:
+    arguments = _moved(function["parameters"], f"#/anyOf/{at}/properties/arguments")
+    properties = {"name": {"const": function["name"]}, "arguments": arguments}
     return {
         "type": "object", "properties": properties, "required": ["name", "arguments"], "additionalProperties": False,
     }  # fmt: skip
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """A schema whose references to itself are from another place of a larger one."""
+    if isinstance(schema, list):
+        return [_moved(one, place) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _moved(value, place) for key, value in schema.items()}
+    target = schema.get("$ref")
+    return moved | ({"$ref": place + target[1:]} if isinstance(target, str) and target.startswith("#") else {})
 
 
 class CallReader:
@@ -126,28 +138,42 @@ class CallReader:
         """The rest of the text, and the calls in it. What is no whole call stays text."""
         held, self.held = self.held, ""
         if self.forced:
-            call = _call(held)
-            return ("", [call]) if call else (held, [])
-        calls, rest = list[dict[str, Any]](), list[str]()
-        before = 0
-        for match in CALL.finditer(held):
-            if call := _call(match[1]):
-                rest.append(held[before : match.start()])
-                calls.append(call)
-                before = match.end()
-        rest.append(held[before:])
-        text = "".join(rest)
+            found = _call(held, 0, "")
+            return ("", [found[0]]) if found else (held, [])
+        calls, rest, at = list[dict[str, Any]](), list[str](), 0
+        while (start := held.find(BEGIN, at)) >= 0:
+            found = _call(held, start + len(BEGIN), END)
+            rest.append(held[at : start if found else start + len(BEGIN)])
+            at = found[1] if found else start + len(BEGIN)
+            calls += found[:1] if found else ()
+        text = "".join([*rest, held[at:]])
         return text if text.strip() or not calls else "", calls
 
 
-def _call(written: str) -> dict[str, Any] | None:
-    """A call in OpenAI's form; None where the text is none."""
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+READ = json.JSONDecoder(parse_constant=_refused)
+
+
+def _call(text: str, start: int, end: str) -> tuple[dict[str, Any], int] | None:
+    """The call that is written from here on in OpenAI's form, and where the text behind it begins; None where there is
+    none."""
     try:
-        found = json.loads(written)
+        found, behind = READ.raw_decode(text, _past_space(text, start))
         name, arguments = found["name"], found.get("arguments", {})
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if not isinstance(name, str) or not isinstance(arguments, dict):
+    behind = _past_space(text, behind)
+    if not (isinstance(name, str) and isinstance(arguments, dict) and text.startswith(end, behind)):
         return None
-    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-    return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+    return call, behind + len(end)
+
+
+def _past_space(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at

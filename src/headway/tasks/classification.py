@@ -29,6 +29,7 @@ from headway.errors import InputError, Notice, refuse
 from headway.evaluate.labels import ERRORS
 from headway.generate.encoder import Encoder, Guess
 from headway.models import FAMILIES
+from headway.models.configs import letters
 from headway.plain import to_plain
 from headway.tasks import label_kinds, rule
 from headway.tasks.encoding import answered, pair_of
@@ -120,7 +121,7 @@ class Classification(TextLabelling):
     def _hidden(self, share: float) -> ReplacedWords:
         mask, unknown = self.tokenizer.mask, self.tokenizer.unknown
         stand_in = unknown if mask is None else mask
-        if stand_in is None:
+        if stand_in is None or stand_in in self.tokenizer.stops:
             raise InputError("data.hidden needs a mask or an unknown word: this vocabulary has neither, so set it to 0")
         return ReplacedWords(plain_words(self.tokenizer), stand_in, share, self.run.engine.seed)
 
@@ -174,6 +175,11 @@ class Classification(TextLabelling):
     @classmethod
     def check(cls, run: Any) -> None:
         label_kinds.check(run)
+        hidden, order = getattr(run.data, "hidden", 0), getattr(run.data, "order", "by-length")
+        spelled, at_once = letters(run.model), run.objective.one_pass
+        refuse(hidden and spelled, "data.hidden hides words, not their letters: set it to 0, or take out model.letters")
+        line = "data.hidden and data.order are of batches, and a model that is fitted at once has none: leave them out"
+        refuse(at_once and (hidden or order != "by-length"), line)
         super().check(run)
 
     def learn_at_once(self) -> dict[str, Any]:

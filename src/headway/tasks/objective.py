@@ -196,7 +196,8 @@ class LabelsRDropObjective(HeadObjective):
         )
         log_2BL = pair_2BL.to(torch.promote_types(pair_2BL.dtype, torch.float32)).log_softmax(-1)
         apart_B = ((log_2BL[0].exp() - log_2BL[1].exp()) * (log_2BL[0] - log_2BL[1])).sum(-1)  # KL(p‖q) + KL(q‖p)
-        apart = (apart_B * (batch.labels_B != IGNORED)).sum() / 2
+        there_B = (batch.labels_B != IGNORED).to(apart_B.dtype)
+        apart = (apart_B * (there_B if batch.weights_B is None else there_B * batch.weights_B)).sum() / 2
         return {"loss": (loss + self.config.weight * apart, 1.0), "nll": (nll, 0.0)}
 
 
