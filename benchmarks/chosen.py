@@ -28,8 +28,10 @@ def tried(record: dict[str, Any]) -> list[Row]:
     ]
 
 
-def batches(record: dict[str, Any]) -> tuple[list[Column], list[Row]]:
-    """A row a data set, a column a way to make its batches."""
+def batches(record: dict[str, Any] | None) -> list[tuple[list[Column], list[Row]]]:
+    """A row a data set, a column a way to make its batches; nothing without a record."""
+    if record is None:
+        return []
     ways = list(next(iter(record["validation"].values())))
     columns: list[Column] = [("data", "data", str), *((way, way, lambda value: f"{value:.4f}") for way in ways)]
-    return columns, [{"data": data, **values} for data, values in record["validation"].items()]
+    return [(columns, [{"data": data, **values} for data, values in record["validation"].items()])]

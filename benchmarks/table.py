@@ -254,11 +254,6 @@ def tried(results: Path, *names: str) -> list[str]:
     return [table(chosen.TRIED, rows)] if rows else []
 
 
-def text_cnn_batches(results: Path) -> list[str]:
-    record = read(results, "text-cnn-cuda")
-    return [table(*chosen.batches(record))] if record else []
-
-
 def deck_d(results: Path, name: str) -> list[str]:
     """One of deck D's tables; of that with skips, as in the deck, only the columns that have something."""
     record = read(results, "deck-d")
@@ -321,7 +316,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "transfer": lambda results: speed(results, "transfer", encoders.TRANSFER),
     "transfer_r_drop": lambda results: speed(results, "transfer-r-drop", encoders.TRANSFER_POOLING),
     "sst2_tried": lambda results: tried(results, "choose-sst2-minilm", "choose-sst2-minilm-r-drop"),
-    "text_cnn_batches": text_cnn_batches,
+    "text_cnn_batches": lambda results: [table(*shown) for shown in chosen.batches(read(results, "text-cnn-cuda"))],
     "transfer_pooling": lambda results: speed(results, "transfer-pooling", encoders.TRANSFER_POOLING),
     "big_bird": lambda results: speed(results, "big-bird", attention.BIG_BIRD),
     "http_serving": lambda results: speed(results, "http-serving", columns.HTTP_SERVING),
