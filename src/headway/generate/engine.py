@@ -49,7 +49,7 @@ class Engine:
         self.pools: list[Pool[Any]] = []
         self.prefixes, self.chunk = prefixes, chunk
         self.reading: deque[Reading] = deque()
-        self._evicted = set[tuple[int, int]]()  # rows of those, which nobody waits for any more
+        self._evicted = set[tuple[int, int]]()  # rows of those that have been evicted already
         on_gpu = device.type == "cuda"
         few = WORK // max(1, sum(weight.numel() for weight in model.parameters())) if on_gpu else FEW
         self.together = TOKENS["cuda" if on_gpu else "cpu"], few
