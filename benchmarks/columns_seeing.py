@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formats import Column, code, count, number, tenths
+from formats import Column, code, count, number, one_digit
 
 
 def three(value: float | None) -> str:
@@ -25,7 +25,7 @@ SCENES: list[Column] = [
     ("mask_ap50", "AP50 of masks", three),
     ("exact", "exactly right", three),
     ("cider", "CIDEr", three),
-    ("bleu", "BLEU-4", tenths),
+    ("bleu", "BLEU-4", one_digit),
     ("parameters", "weights", count),
     ("steps", "steps", count),
     ("training seconds", "s", number),
@@ -33,7 +33,7 @@ SCENES: list[Column] = [
 FLICKR8K: list[Column] = [
     ("who", "who", str),
     ("cider", "CIDEr", three),
-    ("bleu", "BLEU-4", tenths),
+    ("bleu", "BLEU-4", one_digit),
     ("parameters", "weights", count),
     ("steps", "steps", count),
     ("training seconds", "s", number),

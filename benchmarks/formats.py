@@ -36,6 +36,10 @@ def tenths(value: Any) -> str:
     return f"{100 * value:.1f} %"
 
 
+def one_digit(value: Any) -> str:
+    return f"{value:.1f}"
+
+
 def code(value: Any) -> str:
     return f"`{value}`"
 

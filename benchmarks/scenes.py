@@ -4,6 +4,7 @@ nothing of shapes.
     PYTHONPATH=src python benchmarks/scenes.py --device cuda --parallel 3 --runs runs/scenes
 
 Four recipes are trained (those that have ended are not trained again) and scored on scenes that none of them has seen.
+With `--only` the record has the names of the recipes that were asked for.
 The simple answers: the commonest (background everywhere, the mean box of each label, the commonest caption), and that
 of the nearest of 10,000 other scenes by their pixels, averaged to 8 × 8.
 """
@@ -111,7 +112,8 @@ def main() -> None:
     scenes = Scenes(held=options.held)
     asked = drawn(scenes, HELD["test"], np.arange(options.held))
     rows += [row for row in simple(drawn(scenes, 1, np.arange(OTHERS)), asked) if row["recipe"] in options.only]
-    write(f"scenes-{options.device}", options.device, rows, options.out, scenes=options.held, others=OTHERS)
+    name = "scenes" if set(options.only) == set(RECIPES) else "-".join(options.only)
+    write(f"{name}-{options.device}", options.device, rows, options.out, scenes=options.held, others=OTHERS)
 
 
 if __name__ == "__main__":

@@ -294,6 +294,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "vit": lambda results: speed(results, "vit", seeing.VIT),
     "digits": lambda results: speed(results, "digits", encoders.DIGITS),
     "scenes": lambda results: speed(results, "scenes", seeing.SCENES),
+    "scenes_objects": lambda results: speed(results, "scenes-objects", seeing.SCENES),
     "flickr8k": lambda results: speed(results, "flickr8k", seeing.FLICKR8K),
     "pennfudan": lambda results: speed(results, "pennfudan", seeing.PENNFUDAN),
     "text_cnn": lambda results: speed(results, "text-cnn", encoders.TEXT_CNN),

@@ -176,10 +176,6 @@ def works_of(windows: int, device: str) -> dict[str, Callable[[], Any]]:
     works: dict[str, Callable[[], Any]] = {PLAIN: theirs(peer, values)}
     if device == "cuda":
         works[STATIC] = theirs(peer, values, cache_implementation="static")
-        captured = peer_of(config, device, dtype)
-        captured.load_state_dict(peer.state_dict())
-        captured.forward = torch.compile(captured.forward, mode="reduce-overhead", fullgraph=True)
-        works[CAPTURED] = theirs(captured, values, cache_implementation="static")
     model = twin(peer, config)
     if device == "cpu":
         for precision in ("float32", "int8") if find_spec("ctranslate2") else ():
@@ -188,6 +184,10 @@ def works_of(windows: int, device: str) -> dict[str, Callable[[], Any]]:
     works["headway"] = ours(model, values)
     if device == "cuda":
         works[COMPILED] = ours(model, values, speed="compile")
+        captured = peer_of(config, device, dtype)  # last: where its capture fails, no other can follow
+        captured.load_state_dict(peer.state_dict())
+        captured.forward = torch.compile(captured.forward, mode="reduce-overhead", fullgraph=True)
+        works[CAPTURED] = theirs(captured, values, cache_implementation="static")
     return works
 
 
