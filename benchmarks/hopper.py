@@ -48,7 +48,7 @@ PPO = (
 STEPS = {"random": 10_000, "medium": 100_000, "expert": 100_000}  # of each level, about
 SETS = {"medium": ("medium",), "medium and expert": ("medium", "expert"), "all levels": ("random", "medium", "expert")}
 RECIPES = {
-    "decision-transformer": ("model.layers=2", "model.width=64", "engine.steps=4000", "engine.batch=1280"),
+    "decision-transformer": ("engine.steps=20_000", "validation.every=1000", "validation.score_every=1000"),
     "clone": ("engine.steps=4000", "engine.batch=1280", "model.max_length=4"),
     "clone-best": ("engine.steps=4000", "engine.batch=1280", "model.max_length=4"),
 }
