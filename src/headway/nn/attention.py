@@ -26,7 +26,7 @@ from headway.nn.tiles import tile_attend
 from headway.nn.view import SEE_ALL, View
 
 # Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
-SHORT = 128
+SHORT = 64
 # With at least this many keys flex_attention trains faster than a kernel with a matrix: segments of 300 tokens in rows
 # of 1,024 take 0.8 of the time, in rows of 4,096 0.4 (on an H200, block masks included).
 LONG = 1024
