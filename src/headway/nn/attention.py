@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.fast import attention as kernels
+from headway.fast import short_attention as short
 from headway.nn import tap
 from headway.nn.cache import Cache
 from headway.nn.position import Position
@@ -25,8 +26,8 @@ from headway.nn.slots import Memory
 from headway.nn.tiles import tile_attend
 from headway.nn.view import SEE_ALL, View
 
-# Up to this many keys the memory-efficient kernel trains faster than the others (measured on an H200).
-SHORT = 64
+# Up to this many keys the memory-efficient kernel trains faster than torch's others (measured on an H200).
+FEW = 64
 # With at least this many keys flex_attention trains faster than a kernel with a matrix: segments of 300 tokens in rows
 # of 1,024 take 0.8 of the time, in rows of 4,096 0.4 (on an H200, block masks included).
 LONG = 1024
@@ -151,17 +152,23 @@ def fused_attend(
         return tile_attend(q_BHTK, k_BHSK, v_BHSK, view, tiling, scale, dropout)
     bias_BHTS = total(bias_BHTS, view.added(q_BHTK.dtype))
     causal = view.causal and bias_BHTS is None
+    if bias_BHTS is None and short.takes(q_BHTK, k_BGSK, v_BGSK):
+        lengths_B = view.prefix_B
+        matrix = None if causal or lengths_B is not None else view.matrix(queries, keys, q_BHTK.device)
+        return short.attend_short(
+            q_BHTK, k_BGSK, v_BGSK, causal=causal, lengths_B=lengths_B, seen_BHTS=matrix, scale=scale, dropout=dropout
+        )
     seen = None if causal else view.matrix(queries, keys, q_BHTK.device)
     if bias_BHTS is not None:
         seen = bias_BHTS if seen is None else bias_BHTS.masked_fill(~seen, -math.inf)
-    # The kernel for short sequences reads eight numbers at a time.
-    short = q_BHTK.is_cuda and keys <= SHORT and q_BHTK.shape[-1] % 8 == 0 and torch.is_grad_enabled()
+    # The kernel for few keys reads eight numbers at a time.
+    few = q_BHTK.is_cuda and keys <= FEW and q_BHTK.shape[-1] % 8 == 0 and torch.is_grad_enabled()
     # Only flash attention, which takes no matrix, reads shared keys in place.
-    flash = q_BHTK.is_cuda and q_BHTK.dtype in (torch.bfloat16, torch.float16) and seen is None and not short
+    flash = q_BHTK.is_cuda and q_BHTK.dtype in (torch.bfloat16, torch.float16) and seen is None and not few
     grouped = heads != groups and flash
     if heads != groups and not grouped:
         k_BGSK, v_BGSK = (part.repeat_interleave(heads // groups, dim=1) for part in (k_BGSK, v_BGSK))
-    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if short else nullcontext():
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if few else nullcontext():
         return F.scaled_dot_product_attention(
             q_BHTK, k_BGSK, v_BGSK, seen, dropout, causal, scale=scale, enable_gqa=grouped
         )
