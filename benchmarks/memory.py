@@ -3,10 +3,12 @@ policy without a memory.
 
 An object is seen at the start of a corridor; at its end the policy must turn to the side where the same object is. Each
 policy practises so many steps (`--world-steps`) by PPO, with the same settings, and then plays episodes that it has not
-seen; without a memory half of them can be right. `--speed` measures how many steps a second are learned, beside
-stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
+seen; without a memory half of them can be right. With `--onward` a policy goes on in each further world with what it
+has learned in the one before. `--speed` measures how many steps a second are learned, beside stable-baselines3's
+RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
 
-    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS7-v0 --parallel 2
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS7-v0 \
+        MiniGrid-MemoryS13Random-v0 --world-steps 1500000 --onward 1000000 --parallel 2
     PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS13Random-v0 --distance
     PYTHONPATH=src python benchmarks/memory.py --device cpu --speed
 
@@ -74,17 +76,22 @@ def settings(job: Job, steps: int, options: Namespace) -> list[str]:
     return [*own, *COMMON, *times, *POLICIES[job.policy][1], *options.settings]
 
 
-def played(job: Job, options: Namespace) -> dict[str, Any]:
-    recipe = POLICIES[job.policy][0]
-    return trained(recipe, job.name, options.runs, settings(job, options.world_steps, options))
+def played(start: Job, options: Namespace) -> dict[Job, dict[str, Any]]:
+    """What a policy reaches in each world, one after the other."""
+    recipe, steps, found, before = POLICIES[start.policy][0], options.world_steps, {}, ""
+    for world in options.worlds:
+        job = start._replace(world=world)
+        found[job] = trained(recipe, job.name, options.runs, settings(job, steps, options), before)
+        if options.onward:
+            steps, before = options.onward, str(options.runs / job.name)
+    return found
 
 
 def learned(options: Namespace) -> None:
-    jobs = [
-        Job(world, policy, seed)
-        for seed in range(1, options.seeds + 1) for world in options.worlds for policy in options.policies
-    ]  # fmt: skip
-    found = side_by_side(lambda job: played(job, options), jobs, options.parallel)
+    jobs = [Job("", policy, seed) for seed in range(1, options.seeds + 1) for policy in options.policies]
+    each = side_by_side(lambda job: played(job, options), jobs, options.parallel)
+    found = {job: score for world in options.worlds for one in each.values() for job, score in one.items()
+             if job.world == world}  # fmt: skip
     rows = []
     for (world, policy), own in grouped(found).items():
         scores = list(own.values())
@@ -198,6 +205,7 @@ def main() -> None:
     parser.add_argument("--worlds", nargs="+", default=["MiniGrid-MemoryS7-v0"])
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--world-steps", type=int, default=2_000_000)
+    parser.add_argument("--onward", type=int, help="so many steps in each further world, from what was learned before")
     parser.add_argument("--distance", action="store_true")
     parser.add_argument("--episodes", type=int, default=400, help="of each policy, for --distance")
     parser.add_argument("--speed", action="store_true")

@@ -62,7 +62,9 @@ def compare(parts, expected, dtype, **told):
 @on_each_device
 @pytest.mark.parametrize("dtype", PRECISION)
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize(("queries", "keys", "width"), [(1, 1, 16), (7, 19, 64), (33, 33, 24), (65, 65, 64)])
+@pytest.mark.parametrize(
+    ("queries", "keys", "width"), [(1, 1, 16), (7, 19, 64), (65, 65, 24), (100, 70, 64), (40, 128, 32)]
+)
 def test_values_and_gradients_are_those_of_the_readable_twin(queries, keys, width, view, dtype, device):
     if device == "cpu" and dtype == torch.bfloat16:
         pytest.skip("the interpreter has no product of bfloat16 matrices")
@@ -119,7 +121,7 @@ def test_what_it_takes(monkeypatch):
     assert takes(q, q, q)
     assert not takes(q.float(), q.float(), q.float())
     assert not takes(q, q[:, :2], q[:, :2])  # shared keys
-    long = torch.zeros(2, 4, 129, 64, dtype=torch.bfloat16)
+    long = torch.zeros(2, 4, kernels.LONGEST + 1, 64, dtype=torch.bfloat16)
     assert not takes(q, long, long) and not takes(long, q, q)
     assert not takes(q[..., :12], q[..., :12], q[..., :12])
     with torch.no_grad():

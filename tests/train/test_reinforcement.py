@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,18 @@ def test_a_rollout_in_bfloat16(recipe: str, tmp_path: Path) -> None:
     batch = tried.batch(0)
     given, _ = tried.model.head.both(tried.model.encode(batch.inputs))
     assert given.dtype == torch.bfloat16 and torch.isfinite(given).all()
+
+
+def test_it_goes_on_in_another_world_of_the_same_states_and_actions(tmp_path: Path) -> None:
+    """As in a longer corridor: weights and how states are read come along, the model is then for the new world."""
+    steps = ("engine.steps=8", "data.world=CartPole-v1")
+    train_quietly(make("ppo-rnn", *steps), tmp_path / "first")
+    onward = make("ppo-rnn", "engine.steps=1", "data.world=CartPole-v0", "schedule.peak=1e-30")
+    train_quietly(replace(onward, init=str(tmp_path / "first")), tmp_path / "second")
+    first, second = (load(tmp_path / name, "cpu") for name in ("first", "second"))
+    assert (first.world, second.world) == ("CartPole-v1", "CartPole-v0")
+    assert first.observations.config.mean == second.observations.config.mean
+    for name, weight in first.model.state_dict().items():
+        torch.testing.assert_close(second.model.state_dict()[name], weight, rtol=0, atol=1e-6)
+    with pytest.raises(InputError, match="has other states or actions than 'lane-keeping'"):
+        train_quietly(replace(make("ppo-rnn", "engine.steps=1"), init=str(tmp_path / "first")), tmp_path / "third")

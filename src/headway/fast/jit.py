@@ -5,6 +5,7 @@ Kernels import `tl`, `jit` and the names of types from here; callers check `avai
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,8 +33,11 @@ def available(tensor: Tensor) -> bool:
     return triton is not None and tensor.is_cuda and tensor.dtype in (torch.bfloat16, torch.float16, torch.float32)
 
 
-def jit(function: Any) -> Any:
-    return function if triton is None else triton.jit(function)
+def jit(function: Any = None, *, sizes: tuple[str, ...] = ()) -> Any:
+    """A kernel. Of `sizes`, which change from batch to batch, no value has a compiled form of its own."""
+    if function is None:
+        return partial(jit, sizes=sizes)
+    return function if triton is None else triton.jit(function, do_not_specialize=list(sizes))
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **settings: Any) -> None:

@@ -82,6 +82,8 @@ class Acting(PolicyTask):
         reached = (float(returns.min()), round(float(returns.mean()), 4), float(returns.max()))
         if earlier is not None:
             before, actions = self.as_before(earlier, train, train.world)
+            another = f"{self.run.init} is for '{before.world}', not for '{train.world}'"
+            refuse(before.world and train.world not in (before.world, *before.worlds), another)
             return replace(before, world=train.world, returns=reached), actions
         mean_S, std_S = train.states_KS.mean(0), train.states_KS.std(0).clip(min=1e-5)
         mean, std = (tuple(np.round(values.astype(np.float64), 6).tolist()) for values in (mean_S, std_S))

@@ -5,7 +5,7 @@ R worlds, T steps, B parts of episodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, final
 
@@ -190,7 +190,10 @@ class Reinforcement(PolicyTask):
         """States as a random policy finds them, or as the earlier model reads them."""
         world = self.worlds[0]
         if earlier is not None:
-            return self.as_before(earlier, world, world.name)
+            observations, actions = self.as_before(earlier, world, world.name)
+            if observations.world != world.name:
+                self.log.say(f"{self.run.init} has learned in {observations.world or 'an unknown world'}")
+            return replace(observations, world=world.name), actions
         states: list[Any] = []
         for episode in episodes([world], policy_named("random", world), MEASURED, (0,), most=MEASURED):
             states += episode.states
