@@ -239,4 +239,5 @@ HOPPER: list[Column] = [
 ]  # fmt: skip
 MEMORY_SPEED: list[Column] = [
     ("who", "", str), ("steps_per_second", "steps/s", rate), ("times", "times", times),
+    ("return", "return", two_digits),
 ]  # fmt: skip

@@ -4,21 +4,24 @@ policy without a memory.
 An object is seen at the start of a corridor; at its end the policy must turn to the side where the same object is. Each
 policy practises so many steps (`--world-steps`) by PPO, with the same settings, and then plays episodes that it has not
 seen; without a memory half of them can be right. With `--onward` a policy goes on in each further world with what it
-has learned in the one before. `--speed` measures how many steps a second are learned, beside stable-baselines3's
-RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
+has learned in the one before (record memory-onward). `--speed` measures how many steps a second are learned, beside
+stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
 
-    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS7-v0 \
-        MiniGrid-MemoryS13Random-v0 --world-steps 1500000 --onward 1000000 --parallel 2
-    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS13Random-v0 --distance
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --world-steps 1500000 --parallel 2
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --world-steps 1500000 --parallel 2 --onward 300000 \
+        --policies LSTM "without memory" \
+        --worlds MiniGrid-MemoryS7-v0 MiniGrid-MemoryS13Random-v0 MiniGrid-MemoryS17Random-v0
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS17Random-v0 --distance \
+        --policies LSTM "without memory"
     PYTHONPATH=src python benchmarks/memory.py --device cpu --speed
 
 `--distance` lets the trained policies play in corridors of random length, and tells how often each is right by how far
-the cue is from the choice; docs/memory-distance.png.
+the cue is from the choice; docs/memory-distance.png. `--film` draws an episode, docs/memory.gif.
 """
 
 from __future__ import annotations
 
-from measure import arguments, write
+from measure import arguments, median, write
 
 # isort: split
 import time
@@ -30,6 +33,7 @@ import torch
 from scores import trained
 from side_by_side import grouped, mean, side_by_side, training_options
 
+from headway.generate.film import frames_of, write_film
 from headway.plain import change
 from headway.recipes import RECIPES
 from headway.tasks.loading import load
@@ -50,6 +54,7 @@ POLICIES = {
 ROWS, ROLLOUT, EPOCHS, PARTS = 16, 128, 4, 4
 PEAK = 5e-4
 CUE = 1  # the column of the cue
+JUDGED = 200  # episodes, for the return beside the speed
 DOCS = Path(__file__).parent.parent / "docs"
 COMMON = (
     f"data.rows={ROWS}", f"data.rollout={ROLLOUT}", f"objective.epochs={EPOCHS}", f"objective.parts={PARTS}",
@@ -101,11 +106,12 @@ def learned(options: Namespace) -> None:
             "world_steps": scores[0]["world steps"], "parameters": scores[0]["parameters"],
             "seconds": mean((one["training seconds"] for one in scores), 1),
         })  # fmt: skip
-    write("memory", options.device, rows, options.out, case={"seeds": options.seeds, "episodes": 200})
+    name = "memory-onward" if options.onward else "memory"
+    write(name, options.device, rows, options.out, case={"seeds": options.seeds, "episodes": 200})
 
 
-def ours(world: str, steps: int, options: Namespace) -> float:
-    """Steps a second, of whole rollouts with all that is learned from them."""
+def ours(world: str, steps: int, options: Namespace) -> tuple[float, float]:
+    """Steps a second, of whole rollouts with all that is learned from them, and the mean return after them."""
     job = Job(world, "LSTM", 1)
     run = change(RECIPES["ppo-rnn"].make(), settings(job, steps, options))
     context = RunContext(Path(), Log(quiet=True), torch.device(options.device), torch.float32, ALONE)
@@ -115,14 +121,17 @@ def ours(world: str, steps: int, options: Namespace) -> float:
     began = time.perf_counter()
     for number in range(updates):
         step(task.batch(number), 1)
-    return ROWS * ROLLOUT * (updates // (EPOCHS * PARTS)) / (time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return ROWS * ROLLOUT * (updates // (EPOCHS * PARTS)) / seconds, task.scores(JUDGED, 1)["return"]
 
 
-def theirs(world: str, steps: int) -> float:
+def theirs(world: str, steps: int) -> tuple[float, float]:
+    """The same; of their policy the likeliest actions or drawn ones, whichever reach more."""
     import gymnasium
     import minigrid  # noqa: F401
     from minigrid.wrappers import ImgObsWrapper, OneHotPartialObsWrapper
     from sb3_contrib import RecurrentPPO
+    from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     def make() -> Any:
@@ -137,19 +146,23 @@ def theirs(world: str, steps: int) -> float:
     rounds = steps // (ROWS * ROLLOUT)
     began = time.perf_counter()
     model.learn(rounds * ROWS * ROLLOUT)
-    return rounds * ROWS * ROLLOUT / (time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    worlds = DummyVecEnv([make] * ROWS)
+    reached = (evaluate_policy(model, worlds, JUDGED, deterministic=sure, warn=False)[0] for sure in (True, False))
+    return rounds * ROWS * ROLLOUT / seconds, float(max(reached))
 
 
 def speed(options: Namespace) -> None:
     world, steps = options.worlds[0], options.speed_steps
-    found: dict[str, list[float]] = {"headway": [], "RecurrentPPO": []}
+    found: dict[str, list[tuple[float, float]]] = {"headway": [], "RecurrentPPO": []}
     for _ in range(options.repeats or 3):
         found["headway"].append(ours(world, steps, options))
         found["RecurrentPPO"].append(theirs(world, steps))
-    middle = {who: sorted(values)[len(values) // 2] for who, values in found.items()}
+    middle = {who: median([speed for speed, _ in values]) for who, values in found.items()}
     rows = [
-        {"who": who, "steps_per_second": round(value, 1), "each": [round(one, 1) for one in found[who]],
-         "times": round(value / middle["RecurrentPPO"], 2)}
+        {"who": who, "steps_per_second": round(value, 1), "each": [round(speed, 1) for speed, _ in found[who]],
+         "times": round(value / middle["RecurrentPPO"], 2), "return": mean(reached for _, reached in found[who]),
+         "returns": [round(reached, 4) for _, reached in found[who]]}
         for who, value in middle.items()
     ]  # fmt: skip
     write("memory-speed", options.device, rows, options.out, case={"world": world, "steps": steps})
@@ -183,6 +196,13 @@ def distance(options: Namespace) -> None:
         drawn(rows)
 
 
+def film(options: Namespace) -> None:
+    """An episode of the first policy in the last world."""
+    actor: Any = load(options.runs / Job(options.worlds[-1], options.policies[0], 1).name, "cpu", verb="play")
+    [episode] = actor.play(1, pictures=200, seed=3)
+    write_film(DOCS / "memory.gif", frames_of(episode.pictures, episode.rewards))
+
+
 def drawn(rows: list[dict[str, Any]]) -> None:
     import matplotlib
 
@@ -208,10 +228,11 @@ def main() -> None:
     parser.add_argument("--onward", type=int, help="so many steps in each further world, from what was learned before")
     parser.add_argument("--distance", action="store_true")
     parser.add_argument("--episodes", type=int, default=400, help="of each policy, for --distance")
+    parser.add_argument("--film", action="store_true")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--speed-steps", type=int, default=50_000)
     options = training_options(parser, "memory", seeds=1)
-    (speed if options.speed else distance if options.distance else learned)(options)
+    (speed if options.speed else distance if options.distance else film if options.film else learned)(options)
 
 
 if __name__ == "__main__":
