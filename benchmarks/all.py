@@ -70,7 +70,7 @@ BABI = "data:babi"
 SOURCE, REFERENCE = (f"{{data}}/multi30k/tok/test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de"))
 ONWARD = "--worlds MiniGrid-MemoryS7-v0 MiniGrid-MemoryS13Random-v0 MiniGrid-MemoryS17Random-v0 --onward 300000"
 FURTHEST = "--worlds MiniGrid-MemoryS17Random-v0"
-MEMORIES = "--policies LSTM 'without memory' --world-steps 1500000"
+MEMORIES = "--policies LSTM 'without memory'"
 PIECES = {
     "cuda": [
         Piece("gpt", "gpt.py --ways compile+graphs --repeats 10", 4, ("file:.peers/nanogpt_model.py",)),
@@ -183,12 +183,13 @@ PIECES = {
         Piece("last words", "last_words.py --runs {runs}/last-words", 25, ("data:textcls",), resumes=True),
         Piece("decisions", "decisions.py --seeds 10 --parallel 2 --runs {runs}/decisions", 25, ("gymnasium",),
               resumes=True),
-        Piece("memory of policies", "memory.py --world-steps 1500000 --parallel 2 --runs {runs}/memory", 60, ("gymnasium", "minigrid"),
+        Piece("memory of policies", "memory.py --parallel 2 --runs {runs}/memory", 60, ("gymnasium", "minigrid"),
               resumes=True),
         Piece("memory of policies, longer corridors",
-              f"memory.py --parallel 2 --runs {{runs}}/memory {ONWARD} {MEMORIES}", 60, ("gymnasium", "minigrid"), resumes=True),
-        Piece("memory of policies, by distance", f"memory.py --runs {{runs}}/memory --distance {FURTHEST} {MEMORIES}", 5,
-              ("gymnasium", "minigrid")),
+              f"memory.py --parallel 2 --runs {{runs}}/memory {ONWARD} {MEMORIES}", 60, ("gymnasium", "minigrid"),
+              resumes=True),
+        Piece("memory of policies, by distance",
+              f"memory.py --runs {{runs}}/memory --distance {FURTHEST} {MEMORIES}", 5, ("gymnasium", "minigrid")),
         Piece("memory of policies, speed", "memory.py --speed --repeats 3", 6,
               ("gymnasium", "minigrid", "sb3_contrib")),
         Piece("hopper", "hopper.py --seeds 3 --parallel 2 --runs {runs}/hopper", 60, ("gymnasium", "mujoco"),

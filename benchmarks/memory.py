@@ -7,8 +7,8 @@ seen; without a memory half of them can be right. With `--onward` a policy goes 
 has learned in the one before (record memory-onward). `--speed` measures how many steps a second are learned, beside
 stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
 
-    PYTHONPATH=src python benchmarks/memory.py --device cpu --world-steps 1500000 --parallel 2
-    PYTHONPATH=src python benchmarks/memory.py --device cpu --world-steps 1500000 --parallel 2 --onward 300000 \
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --parallel 2
+    PYTHONPATH=src python benchmarks/memory.py --device cpu --parallel 2 --onward 300000 \
         --policies LSTM "without memory" \
         --worlds MiniGrid-MemoryS7-v0 MiniGrid-MemoryS13Random-v0 MiniGrid-MemoryS17Random-v0
     PYTHONPATH=src python benchmarks/memory.py --device cpu --worlds MiniGrid-MemoryS17Random-v0 --distance \
@@ -224,7 +224,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--worlds", nargs="+", default=["MiniGrid-MemoryS7-v0"])
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
-    parser.add_argument("--world-steps", type=int, default=2_000_000)
+    parser.add_argument("--world-steps", type=int, default=1_500_000)
     parser.add_argument("--onward", type=int, help="so many steps in each further world, from what was learned before")
     parser.add_argument("--distance", action="store_true")
     parser.add_argument("--episodes", type=int, default=400, help="of each policy, for --distance")
