@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.models.protocols import Embedded, Steps, Tracks
+from headway.models.widths import SameRate, Widths
 from headway.nn.block import Stack
 from headway.nn.cache import fresh_caches
 from headway.nn.embedding import Head, JoinedHead, StepEmbedding
@@ -34,6 +35,10 @@ class NextTokenModel(Steps):
 
     def head(self, hidden_RTD: Tensor, state: Any = None) -> Tensor:
         return self.output(hidden_RTD)[..., : self.vocabulary]
+
+    def rates(self) -> dict[str, float]:
+        """What the rates of some weights are multiplied by, by their names."""
+        return {}
 
     def forward(self, ids_BT: Tensor, state: Any = None, segments_BT: Tensor | None = None) -> tuple[Tensor, Any]:
         return self.logits(ids_BT, state, segments_BT)
@@ -62,9 +67,11 @@ class NextTokenModel(Steps):
 class DecoderOnly(NextTokenModel):
     """Abstract. p(x_t | x_<t) = softmax(head(decoder(embed(x_<t)))).
 
-    `into_head`: what the last layer passes through before the head: nothing, or a 1 for the bias.
+    `into_head`: what the last layer passes through before the head: nothing, or a 1 for the bias. `widths`: whether a
+    rate that was chosen at one width holds for others.
     """
 
+    widths: Widths = SameRate()
     embed: StepEmbedding
     decoder: Stack
     into_head: nn.Module
@@ -72,6 +79,10 @@ class DecoderOnly(NextTokenModel):
     def __init__(self, config: Any, vocabulary: int) -> None:
         super().__init__(config, vocabulary)
         self.context, self.into_head = config.max_length, nn.Identity()
+
+    def rates(self) -> dict[str, float]:
+        found = self.widths.rates(self.decoder, self.config.width)
+        return {f"decoder.{name}": factor for name, factor in found.items()}
 
     def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
         """Keys and values of each layer."""

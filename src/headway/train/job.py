@@ -188,8 +188,8 @@ class Job:
         alone = self.ranks.count == 1
         wrapped = self.objective if alone else shared(self.objective, run.engine.parallel, self.device)
         self.masters = Masters(
-            model.named_parameters(), run.optimiser, run.engine.clip, self.ranks, rates_of(model, run.engine),
-            buffers_of(model),
+            model.named_parameters(), run.optimiser, run.engine.clip, self.ranks,
+            rates_of(model, run.engine, task.rates()), buffers_of(model),
         )  # fmt: skip
         own = self.objective.step(self.masters)
         plain = own or not self.objective.capturable

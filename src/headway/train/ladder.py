@@ -74,12 +74,13 @@ class Rung:
 
 
 def rung_of(run: Any, weights: float, operations: float) -> Rung:
-    """Of about so many weights, for so many operations. The rate falls with the root of the width."""
+    """Of about so many weights, for so many operations; its rate as `model.widths` says."""
     known = {field.name for field in fields(run.model)}
-    refuse(not {"layers", "width", "heads"} <= known, f"the family '{run.model.name}' has no layers, width and heads")
+    none = f"the family '{run.model.name}' has no layers, width and heads that can be scaled"
+    refuse(not {"layers", "width", "heads", "widths"} <= known, none)
     shape, batch = shape_of(weights), run.task.tokens_a_step(run)
     steps = round(operations / (OPERATIONS * shape.weights * batch))
-    peak = run.schedule.peak * math.sqrt(run.model.width / shape.width)
+    peak = run.model.widths.peak(run.schedule.peak, run.model.width, shape.width)
     return Rung(shape, steps, batch, float(f"{peak:.3g}"))
 
 

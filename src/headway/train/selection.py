@@ -26,10 +26,10 @@ def counts(model: nn.Module) -> tuple[int, int]:
     return sum(w.numel() for w in weights), sum(w.numel() for w in weights if w.requires_grad)
 
 
-def rates_of(model: nn.Module, engine: Any) -> dict[str, float]:
-    """What the rate of each trained weight is multiplied by."""
+def rates_of(model: nn.Module, engine: Any, own: Mapping[str, float] | None = None) -> dict[str, float]:
+    """What the rate of each trained weight is multiplied by. `own`: factors of the model itself, which count too."""
     names = [name for name, weight in model.named_parameters() if weight.requires_grad]
-    found = factors(names, engine.rates)
+    found = {name: factor * (own or {}).get(name, 1.0) for name, factor in factors(names, engine.rates).items()}
     if engine.layer_decay == 1:
         return found
     depth_of = depths(model, "engine.layer_decay")
