@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,8 @@ class Captured:
 
 @dataclass(frozen=True)
 class Training:
-    """What is the same for every model of an experiment. `rate`: of each step, counted from 1."""
+    """What is the same for every model of an experiment. `rate`: of each step, counted from 1. `rates`: what that of
+    some weights is multiplied by."""
 
     steps: int
     rows: int
@@ -100,11 +101,12 @@ class Training:
     clip: float = 1.0
     seed: int = 1
     optimiser: Optimiser = AdamW(0.9, 0.99, 1e-8, 0.1)
+    rates: Mapping[str, float] | None = None
 
     def run(self, model: NextTokenModel, letters: Letters) -> tuple[list[float], list[float]]:
         """Train it; the loss and, before clipping, the norm of the gradient of every step. Steps whose gradient is not
         finite change nothing."""
-        masters = Masters(model.named_parameters(), self.optimiser, clip=self.clip)
+        masters = Masters(model.named_parameters(), self.optimiser, clip=self.clip, rates=self.rates)
         dice, found = torch.Generator().manual_seed(self.seed), []
 
         def work(ids_BT: Tensor) -> Tensor:
