@@ -170,6 +170,7 @@ PIECES = {
         Piece("imported", "imported.py", 3, ("transformers",)),
         Piece("beam", f"beam.py {{models}}/multi30k-en-de {SOURCE}", 8, ("model:multi30k-en-de", "transformers")),
         Piece("server under load", "http_serving.py", 8),
+        Piece("server under a service's load", "azure.py --shrink 8", 6, ("data:azure_llm_trace",)),
         Piece("clients of the server", "clients.py {models}/novels-gpt {data}/multi30k/train.en.gz", 6,
               ("model:novels-gpt", M30K, "lm_eval", "schemathesis")),
         Piece("engines", f"engines.py {{models}}/multi30k-en-de {SOURCE} {REFERENCE} --repeats 1", 8,

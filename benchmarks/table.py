@@ -321,6 +321,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "transfer_pooling": lambda results: speed(results, "transfer-pooling", encoders.TRANSFER_POOLING),
     "big_bird": lambda results: speed(results, "big-bird", attention.BIG_BIRD),
     "http_serving": lambda results: speed(results, "http-serving", columns.HTTP_SERVING),
+    "azure": lambda results: speed(results, "azure", columns.AZURE),
     "mixture": lambda results: one(results, "mixture", columns.MIXTURE),
     "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", attention.ALIGNMENT),
     "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", attention.ALIGNMENT),
