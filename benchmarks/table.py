@@ -308,6 +308,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "robots": lambda results: one(results, "robots", columns.ROBOTS),
     "hopper": lambda results: one(results, "hopper", columns.HOPPER),
     "memory": lambda results: one(results, "memory", columns.MEMORY),
+    "memory_onward": lambda results: one(results, "memory-onward", columns.MEMORY),
     "memory_speed": lambda results: one(results, "memory-speed", columns.MEMORY_SPEED),
     "decisions": lambda results: one(results, "decisions", columns.DECISIONS),
     "spans": lambda results: speed(results, "spans", encoders.SPANS),
