@@ -14,14 +14,8 @@ from __future__ import annotations
 from measure import arguments, write
 
 # isort: split
-import asyncio
 import csv
-import json
 import lzma
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from argparse import Namespace
 from datetime import datetime
@@ -30,14 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from http_serving import CASES, WORDS, generator, one_request, told
+from http_load import figures, sent_by
+from http_serving import CASES, WORDS, asked, generator, serving
 
 from headway.data.catalog import find
 from headway.generate.offline import generate_all
 from headway.generate.request import Request
 from headway.generate.sampling import Sampling
-from headway.serve.api import Api, Limits
-from headway.serve.running import bound, server
 
 FILE = "azure_llm_trace/conv.csv.xz"
 SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -67,11 +60,11 @@ def words(came: Came, number: int, seed: int) -> list[int]:
     return np.random.default_rng((2, seed, number)).integers(300, WORDS, came.prompt).tolist()
 
 
-def at_once(model: Any, asked: list[Came], rows: int) -> float:
+def at_once(model: Any, came: list[Came], rows: int) -> float:
     """Seconds of the engine for all of them."""
     requests = [
         Request(words(one, number, 0), Sampling(temperature=0), one.answer, frozenset())
-        for number, one in enumerate(asked)
+        for number, one in enumerate(came)
     ]
     start = time.perf_counter()
     generate_all(
@@ -80,46 +73,25 @@ def at_once(model: Any, asked: list[Came], rows: int) -> float:
     return time.perf_counter() - start
 
 
-def send(port: int, asked: list[Came], stretch: float, seed: int) -> None:
-    """Every request at its time; prints what each saw."""
-
-    async def one(number: int, came: Came) -> Any:
-        await asyncio.sleep(came.seconds * stretch)
-        return await one_request(port, words(came, number, seed), came.answer)
-
-    async def every() -> Any:
-        return await asyncio.gather(*(one(number, came) for number, came in enumerate(asked)))
-
-    print(json.dumps(asyncio.run(every())))
-
-
 def measured(options: Namespace) -> None:
     device, case = options.device, CASES[options.device]
     model = generator(case, device)
-    asked = trace(find(FILE), options.requests, options.skip, options.shrink, model.context)
-    at_once(model, asked[:4], case["rows"])  # warm
-    rate = len(asked) / at_once(model, asked, case["rows"])
-    natural = (len(asked) - 1) / asked[-1].seconds
-    api, listening = Api({"llama": model}, Limits(rows=case["rows"])), bound(0, backlog=4096)
-    running = server(api.asgi, 4096)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
+    came = trace(find(FILE), options.requests, options.skip, options.shrink, model.context)
+    at_once(model, came[:4], case["rows"])  # warm
+    rate = len(came) / at_once(model, came, case["rows"])
+    natural = (len(came) - 1) / came[-1].seconds
     rows: list[dict[str, Any]] = [{"who": "engine, all at once", "request_throughput": round(rate, 3)}]
-    for number, share in enumerate(options.shares, 1):
-        again = [*sys.argv[1:], "--send", str(listening.getsockname()[1]), str(natural / (share * rate)), str(number)]
-        with tempfile.TemporaryFile() as out:
-            subprocess.run([sys.executable, __file__, *again], check=True, stdout=out)
-            out.seek(0)
-            found = told(json.loads(out.read()))
-        rows.append({"who": f"{share:.0%} of it", "requests": len(asked), "offered": round(share * rate, 3)} | found)
-        print(rows[-1], flush=True)
-    running.should_exit = True
-    thread.join()
-    api.close()
+    with serving(model, case["rows"]) as port:
+        for number, share in enumerate(options.shares, 1):
+            bodies = [asked(words(one, at, number), one.answer) for at, one in enumerate(came)]
+            times = [one.seconds * natural / (share * rate) for one in came]
+            found = figures(sent_by(port, bodies, times=times))
+            rows.append({"who": f"{share:.0%} of it", "requests": len(came), "offered": round(share * rate, 3)} | found)
+            print(rows[-1], flush=True)
     case_of = {
-        "requests": len(asked), "shrink": options.shrink, "rows": case["rows"], "threads": torch.get_num_threads(),
-        "prompt": round(float(np.mean([one.prompt for one in asked])), 1),
-        "answer": round(float(np.mean([one.answer for one in asked])), 1),
+        "requests": len(came), "shrink": options.shrink, "rows": case["rows"], "threads": torch.get_num_threads(),
+        "prompt": round(float(np.mean([one.prompt for one in came])), 1),
+        "answer": round(float(np.mean([one.answer for one in came])), 1),
     }  # fmt: skip
     write(f"azure-{device}", device, rows, options.out, case=case_of)
 
@@ -130,15 +102,7 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="requests of the trace before the first")
     parser.add_argument("--shrink", type=int, default=1)
     parser.add_argument("--shares", type=float, nargs="+", default=SHARES)
-    parser.add_argument("--send", nargs=3, metavar=("PORT", "STRETCH", "SEED"), help="be the clients")
-    options = parser.parse_args()
-    if options.send:
-        port, stretch, seed = options.send
-        asked = trace(find(FILE), options.requests, options.skip, options.shrink,
-                      CASES[options.device]["config"].max_length)  # fmt: skip
-        send(int(port), asked, float(stretch), int(seed))
-    else:
-        measured(options)
+    measured(parser.parse_args())
 
 
 if __name__ == "__main__":

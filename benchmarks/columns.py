@@ -220,15 +220,6 @@ ROBOTS: list[Column] = [
       ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")),
     ("actions_per_second", "actions/s", rate), ("parameters", "parameters", count), ("seconds", "training, s", rate),
 ]  # fmt: skip
-HTTP_SERVING: list[Column] = [
-    ("who", "", str), ("requests", "requests", count), ("output_throughput", "tokens/s", rate),
-    ("times_engine", "beside the engine", times), ("p50_ttft_ms", "first token, ms: half", number),
-    ("p99_ttft_ms", "99 %", number), ("p50_itl_ms", "next token, ms: half", number), ("p99_itl_ms", "99 %", number),
-]  # fmt: skip
-AZURE: list[Column] = [
-    ("who", "", str), ("offered", "requests/s sent", two_digits), ("request_throughput", "answered", two_digits),
-    *HTTP_SERVING[2:3], *HTTP_SERVING[4:],
-]  # fmt: skip
 MIXTURE: list[Column] = [
     ("who", "learns", str), ("cider", "captions, CIDEr", number), ("bleu", "BLEU-4", two_digits),
     ("right", "questions, right", share), ("success", "tasks, success", share), ("of_expert", "of the expert's", share),

@@ -23,6 +23,7 @@ import columns
 import columns_attention as attention
 import columns_encoders as encoders
 import columns_seeing as seeing
+import columns_serving as serving
 from formats import Column, count, number, share
 from recorded import BABI_QUOTED, HEADLINES, Row, filled, reaches, read, scored
 from studies import STUDIES
@@ -90,6 +91,11 @@ def study(results: Path, name: str) -> list[str]:
             if said and (results / f"{stem}-{device}.svg").is_file():
                 blocks.append(f"![{said}](../benchmarks/results/{stem}-{device}.svg)")
     return blocks
+
+
+def by_device(**shown: list[Column]) -> dict[str, Callable[[Path], list[str]]]:
+    """Tables of records that are called as the tables are."""
+    return {name: partial(speed, name=name.replace("_", "-"), columns=own) for name, own in shown.items()}
 
 
 # The front page: what, in which unit, the record, headway's row, its strongest peer's row, which number.
@@ -279,50 +285,35 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "picture_scores": lambda results: scores(results, ("accuracy",), PICTURES),
     "spoken": lambda results: scores(results, ("word error rate",)),
     "language": lambda results: scores(results, ("perplexity", "loss")),
-    "training": lambda results: speed(results, "training", columns.TRAINING),
-    "beam": lambda results: speed(results, "beam", columns.BEAM),
-    "decoding": lambda results: speed(results, "decoding", columns.DECODING),
-    "whisper": lambda results: speed(results, "whisper", columns.WHISPER),
+    **by_device(
+        training=columns.TRAINING, beam=columns.BEAM, decoding=columns.DECODING, whisper=columns.WHISPER,
+        gpt=columns.GPT, imported=columns.IMPORTED, serving=columns.SERVING, verifying=columns.VERIFYING,
+        recurrent=columns.RECURRENT, conv_seq2seq=columns.CONV_SEQ2SEQ, tagging=encoders.TAGGING, vit=seeing.VIT,
+        digits=encoders.DIGITS, scenes=seeing.SCENES, scenes_objects=seeing.SCENES, flickr8k=seeing.FLICKR8K,
+        pennfudan=seeing.PENNFUDAN, text_cnn=encoders.TEXT_CNN, classifiers=encoders.CLASSIFIERS,
+        last_words=encoders.LAST_WORDS, rnn_seq2seq=columns.RNN_SEQ2SEQ, vectors=columns.VECTORS,
+        shakespeare=columns.SHAKESPEARE, spans=encoders.SPANS, pretraining_words=encoders.PRETRAINING_WORDS,
+        pretraining_labels=encoders.PRETRAINING_LABELS, pretraining_speed=encoders.PRETRAINING_SPEED,
+        transfer=encoders.TRANSFER, transfer_r_drop=encoders.TRANSFER_POOLING,
+        transfer_pooling=encoders.TRANSFER_POOLING, big_bird=attention.BIG_BIRD, http_serving=serving.HTTP_SERVING,
+        azure=serving.AZURE, servers=serving.SERVERS, streams=serving.STREAMS, embedding=columns.EMBEDDING,
+        loading=columns.LOADING, tracing=attention.TRACING, ladder=columns.LADDER, road=columns.ROAD,
+        pairs=columns.PAIRS,
+    ),
     "speech": lambda results: one(results, "speech-whisper-tiny", columns.SPEECH),
-    "gpt": lambda results: speed(results, "gpt", columns.GPT),
-    "imported": lambda results: speed(results, "imported", columns.IMPORTED),
-    "serving": lambda results: speed(results, "serving", columns.SERVING),
-    "verifying": lambda results: speed(results, "verifying", columns.VERIFYING),
-    "recurrent": lambda results: speed(results, "recurrent", columns.RECURRENT),
-    "conv_seq2seq": lambda results: speed(results, "conv-seq2seq", columns.CONV_SEQ2SEQ),
-    "tagging": lambda results: speed(results, "tagging", encoders.TAGGING),
-    "vit": lambda results: speed(results, "vit", seeing.VIT),
-    "digits": lambda results: speed(results, "digits", encoders.DIGITS),
-    "scenes": lambda results: speed(results, "scenes", seeing.SCENES),
-    "scenes_objects": lambda results: speed(results, "scenes-objects", seeing.SCENES),
-    "flickr8k": lambda results: speed(results, "flickr8k", seeing.FLICKR8K),
-    "pennfudan": lambda results: speed(results, "pennfudan", seeing.PENNFUDAN),
-    "text_cnn": lambda results: speed(results, "text-cnn", encoders.TEXT_CNN),
-    "classifiers": lambda results: speed(results, "classifiers", encoders.CLASSIFIERS),
     "awareness": lambda results: speed(results, "classifiers", encoders.AWARENESS),
-    "last_words": lambda results: speed(results, "last-words", encoders.LAST_WORDS),
-    "rnn_seq2seq": lambda results: speed(results, "rnn-seq2seq", columns.RNN_SEQ2SEQ),
     "g2p": lambda results: one(results, "g2p", columns.G2P),
-    "vectors": lambda results: speed(results, "vectors", columns.VECTORS),
-    "shakespeare": lambda results: speed(results, "shakespeare", columns.SHAKESPEARE),
     "robots": lambda results: one(results, "robots", columns.ROBOTS),
     "hopper": lambda results: one(results, "hopper", columns.HOPPER),
     "memory": lambda results: one(results, "memory", columns.MEMORY),
     "memory_onward": lambda results: one(results, "memory-onward", columns.MEMORY),
     "memory_speed": lambda results: one(results, "memory-speed", columns.MEMORY_SPEED),
     "decisions": lambda results: one(results, "decisions", columns.DECISIONS),
-    "spans": lambda results: speed(results, "spans", encoders.SPANS),
-    "pretraining_words": lambda results: speed(results, "pretraining-words", encoders.PRETRAINING_WORDS),
-    "pretraining_labels": lambda results: speed(results, "pretraining-labels", encoders.PRETRAINING_LABELS),
-    "pretraining_speed": lambda results: speed(results, "pretraining-speed", encoders.PRETRAINING_SPEED),
-    "transfer": lambda results: speed(results, "transfer", encoders.TRANSFER),
-    "transfer_r_drop": lambda results: speed(results, "transfer-r-drop", encoders.TRANSFER_POOLING),
     "sst2_tried": lambda results: tried(results, "choose-sst2-minilm", "choose-sst2-minilm-r-drop"),
     "text_cnn_batches": lambda results: [table(*shown) for shown in chosen.batches(read(results, "text-cnn-cuda"))],
-    "transfer_pooling": lambda results: speed(results, "transfer-pooling", encoders.TRANSFER_POOLING),
-    "big_bird": lambda results: speed(results, "big-bird", attention.BIG_BIRD),
-    "http_serving": lambda results: speed(results, "http-serving", columns.HTTP_SERVING),
-    "azure": lambda results: speed(results, "azure", columns.AZURE),
+    "clients": lambda results: [
+        block for name, *shown in serving.asked(read(results, "clients")) for block in (f"{name}:", table(*shown))
+    ],
     "mixture": lambda results: one(results, "mixture", columns.MIXTURE),
     "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", attention.ALIGNMENT),
     "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", attention.ALIGNMENT),
@@ -332,13 +323,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "layers": layers,
     "safety": safety,
     "corpus": corpus,
-    "embedding": lambda results: speed(results, "embedding", columns.EMBEDDING),
     "engines": lambda results: one(results, "engines", columns.ENGINES),
-    "loading": lambda results: speed(results, "loading", columns.LOADING),
-    "tracing": lambda results: speed(results, "tracing", attention.TRACING),
-    "ladder": lambda results: speed(results, "ladder", columns.LADDER),
-    "road": lambda results: speed(results, "road", columns.ROAD),
-    "pairs": lambda results: speed(results, "pairs", columns.PAIRS),
     "counting": counting,
     "babi": babi,
     "relations": relations,

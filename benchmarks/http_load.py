@@ -1,0 +1,106 @@
+"""Clients that put a server under load, in a process of their own: `sent_by` starts this file and gives it a plan."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PERCENTILES = (50, 90, 99)
+Body = dict[str, Any]
+
+
+class Seen(NamedTuple):
+    """Of one request: when it was sent, when each part came, how many tokens there were, and the text."""
+
+    sent: float
+    came: list[float]
+    tokens: int
+    text: str
+
+
+async def one_request(port: int, body: Body) -> Seen:
+    """A streamed completion."""
+    whole = json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}).encode()
+    head = "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    sent = time.perf_counter()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{head}content-length: {len(whole)}\r\n\r\n".encode() + whole)
+    came, tokens, text, done, other = list[float](), 0, "", False, b""
+    while line := await reader.readline():
+        if line.startswith(b"data: {"):
+            part = json.loads(line[6:])
+            came += [time.perf_counter()] if part.get("choices") else []
+            text += "".join(choice.get("text") or "" for choice in part.get("choices", ()))
+            tokens = (part.get("usage") or {}).get("completion_tokens", tokens)
+        else:
+            other += line
+        done = done or line.startswith(b"data: [DONE]")
+    writer.close()
+    done = done or tokens > 0  # transformers' server does not say that it is done
+    assert done and came, f"a stream was cut off, or refused: {other.decode(errors='replace')[:2000]}"
+    return Seen(sent, came, tokens, text)
+
+
+async def by_clients(port: int, bodies: Sequence[Body], clients: int) -> list[Seen]:
+    """A closed loop: each of so many clients sends its next request when the last is answered."""
+    waiting = iter(enumerate(bodies))
+
+    async def client() -> list[tuple[int, Seen]]:
+        return [(at, await one_request(port, body)) for at, body in waiting]
+
+    found = await asyncio.gather(*(client() for _ in range(clients)))
+    return [seen for _, seen in sorted((one for some in found for one in some), key=lambda one: one[0])]
+
+
+async def by_times(port: int, bodies: Sequence[Body], times: Sequence[float]) -> list[Seen]:
+    """Each request at its time, in seconds, whether or not earlier ones are answered."""
+
+    async def one(body: Body, when: float) -> Seen:
+        await asyncio.sleep(when)
+        return await one_request(port, body)
+
+    return list(await asyncio.gather(*map(one, bodies, times)))
+
+
+def sent_by(port: int, bodies: Sequence[Body], clients: int = 0, times: Sequence[float] = ()) -> list[Seen]:
+    """What each request saw: sent by so many clients, or at these times."""
+    plan = json.dumps({"port": port, "bodies": list(bodies), "clients": clients, "times": list(times)})
+    done = subprocess.run([sys.executable, __file__], input=plan, stdout=subprocess.PIPE, text=True, check=True)
+    return [Seen(*one) for one in json.loads(done.stdout)]
+
+
+def figures(seen: Sequence[Seen]) -> dict[str, Any]:
+    """The fields of `vllm bench serve`; milliseconds, over all requests."""
+    seconds = max(one.came[-1] for one in seen) - min(one.sent for one in seen)
+    kinds = {
+        "ttft": [one.came[0] - one.sent for one in seen],
+        "tpot": [(one.came[-1] - one.came[0]) / (one.tokens - 1) for one in seen if one.tokens > 1],
+        "itl": np.concatenate([np.diff(one.came) for one in seen]),
+    }
+    row: dict[str, Any] = {
+        "request_throughput": round(len(seen) / seconds, 3),
+        "output_throughput": round(sum(one.tokens for one in seen) / seconds, 1),
+    }
+    for name, values in kinds.items():
+        row[f"mean_{name}_ms"] = round(float(np.mean(values)) * 1e3, 2)
+        for part, value in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True):
+            row[f"p{part}_{name}_ms"] = round(float(value) * 1e3, 2)
+    return row
+
+
+def main() -> None:
+    plan = json.load(sys.stdin)
+    port, bodies, times = plan["port"], plan["bodies"], plan["times"]
+    work = by_times(port, bodies, times) if times else by_clients(port, bodies, plan["clients"])
+    print(json.dumps(asyncio.run(work)))
+
+
+if __name__ == "__main__":
+    main()
