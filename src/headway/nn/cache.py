@@ -63,9 +63,9 @@ class GrowingCache(Cache):
 class FixedCache(Cache):
     """Writes new keys and values in place into room of a fixed size, each row at its own length.
 
-    The length axis comes first, so that the part in use is one range of memory: `pick` copies just that, into a spare
-    that then changes places with it. Memory is taken with the first keys, which say how large they are. For use without
-    gradients: torch refuses it otherwise.
+    The length axis comes first, and `pick` copies just the part in use, into a spare that then changes places with it.
+    Memory is taken with the first keys, which say how large they are. For use without gradients: torch refuses it
+    otherwise.
     """
 
     def __init__(self, clock: Clock, capacity: int, rows: int | None = None, room: FixedCache | None = None) -> None:
@@ -89,7 +89,7 @@ class FixedCache(Cache):
         elif self.kv_2CRHK is None:
             heads, head_width = like_RHTK.shape[1], like_RHTK.shape[3]
             # Zeros: a kernel that reads only what a row has leaves the places behind it as they were.
-            self.kv_2CRHK = like_RHTK.new_zeros(2, self.capacity, self.rows, heads, head_width)
+            self.kv_2CRHK = _zeros(like_RHTK, self.capacity, self.rows, heads, head_width)
 
     def append(self, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
         rows, _, steps, _ = k_RHTK.shape
@@ -143,7 +143,7 @@ class FixedCache(Cache):
             self.room.spare = torch.zeros_like(self.room.kv_2CRHK)
             self._look()
         if self.spare is None or self.spare.shape[2] != rows:
-            self.spare = self.kv_2CRHK.new_zeros(2, self.capacity, rows, *self.kv_2CRHK.shape[3:])
+            self.spare = _zeros(self.kv_2CRHK, self.capacity, rows, *self.kv_2CRHK.shape[3:])
         return self.spare
 
     def fork(self, clock: Any) -> FixedCache:
@@ -170,6 +170,14 @@ class FixedCache(Cache):
             put(self.kv_2CRHK[:, used:], 2, at, None, copies)
             if used:
                 put(self.kv_2CRHK[:, :used], 2, at, other.kv_2CRHK[:, :used], copies)
+
+
+def _zeros(like: Tensor, capacity: int, rows: int, heads: int, head_width: int) -> Tensor:
+    """(2, C, R, H, K). On a CPU the keys of a head lie one behind the other, as a step reads them: with each in another
+    page of memory the attention of many rows takes far longer."""
+    if like.is_cuda:
+        return like.new_zeros(2, capacity, rows, heads, head_width)
+    return like.new_zeros(2, rows, heads, capacity, head_width).permute(0, 3, 1, 2, 4)
 
 
 def fresh_caches(layers: int, rows: int, device: torch.device, room: int | None) -> tuple[list[Cache], Clock]:
