@@ -2,10 +2,11 @@
 policy without a memory.
 
 An object is seen at the start of a corridor; at its end the policy must turn to the side where the same object is. Each
-policy practises so many steps (`--world-steps`) by PPO, with the same settings, and then plays episodes that it has not
-seen; without a memory half of them can be right. With `--onward` a policy goes on in each further world with what it
-has learned in the one before (record memory-onward). `--speed` measures how many steps a second are learned, beside
-stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs and width, in turn.
+policy practises so many steps (`--world-steps`; the Transformer half as many) by PPO, with the same settings, and then
+plays episodes that it has not seen; without a memory half of them can be right. With `--onward` a policy continues in
+each further world with what it has learned in the one before (record memory-onward). `--speed` measures how many steps
+a second are learned, beside stable-baselines3's RecurrentPPO with the same worlds, rollouts, epochs, rate and width, in
+turn, and what each reaches in them.
 
     PYTHONPATH=src python benchmarks/memory.py --device cpu --parallel 2
     PYTHONPATH=src python benchmarks/memory.py --device cpu --parallel 2 --onward 300000 \
@@ -48,29 +49,33 @@ from headway.worlds.catalog import open_world
 POLICIES = {
     "LSTM": ("ppo-rnn", ("model.width=128", "model.max_length=64")),
     "GRU": ("ppo-rnn", ("model.width=128", "model.max_length=64", "model.cell=gru")),
-    "Transformer": ("ppo-transformer", ("model.width=128", "model.past=32", "model.max_length=64")),
+    "Transformer": ("ppo-transformer", ("model.width=128", "model.past=16", "model.max_length=64")),
     "without memory": ("ppo", ("model.width=128",)),
 }
+SHARE = {"Transformer": 0.5}  # of the steps of practice: one takes it three times as long
 ROWS, ROLLOUT, EPOCHS, PARTS = 16, 128, 4, 4
-PEAK = 5e-4
+PEAK, ENTROPY = 5e-4, 0.02
 CUE = 1  # the column of the cue
 JUDGED = 200  # episodes, for the return beside the speed
 DOCS = Path(__file__).parent.parent / "docs"
 COMMON = (
     f"data.rows={ROWS}", f"data.rollout={ROLLOUT}", f"objective.epochs={EPOCHS}", f"objective.parts={PARTS}",
     f"schedule.peak={PEAK}", "data.judged=16", "data.episodes=200",
-    "objective.entropy=0.02",
+    f"objective.entropy={ENTROPY}",
 )  # fmt: skip
 
 
 class Job(NamedTuple):
+    """onward: it starts with what was learned in another world."""
+
     world: str
     policy: str
     seed: int
+    onward: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.world}-{self.policy.replace(' ', '-')}-seed-{self.seed}"
+        return f"{self.world}-{self.policy.replace(' ', '-')}{'-onward' * self.onward}-seed-{self.seed}"
 
 
 def settings(job: Job, steps: int, options: Namespace) -> list[str]:
@@ -83,9 +88,10 @@ def settings(job: Job, steps: int, options: Namespace) -> list[str]:
 
 def played(start: Job, options: Namespace) -> dict[Job, dict[str, Any]]:
     """What a policy reaches in each world, one after the other."""
-    recipe, steps, found, before = POLICIES[start.policy][0], options.world_steps, {}, ""
+    recipe, found, before = POLICIES[start.policy][0], dict[Job, dict[str, Any]](), ""
+    steps = round(options.world_steps * SHARE.get(start.policy, 1.0))
     for world in options.worlds:
-        job = start._replace(world=world)
+        job = start._replace(world=world, onward=bool(before))
         found[job] = trained(recipe, job.name, options.runs, settings(job, steps, options), before)
         if options.onward:
             steps, before = options.onward, str(options.runs / job.name)
@@ -116,7 +122,9 @@ def ours(world: str, steps: int, options: Namespace) -> tuple[float, float]:
     run = change(RECIPES["ppo-rnn"].make(), settings(job, steps, options))
     context = RunContext(Path(), Log(quiet=True), torch.device(options.device), torch.float32, ALONE)
     task = Reinforcement(run, context)
-    step = TrainStep(run.objective.build(task.model), Masters(task.model.named_parameters(), run.optimiser, 0.5))
+    masters = Masters(task.model.named_parameters(), run.optimiser, 0.5)
+    masters.set_rate(PEAK)
+    step = TrainStep(run.objective.build(task.model), masters)
     updates = steps // (ROWS * ROLLOUT) * EPOCHS * PARTS
     began = time.perf_counter()
     for number in range(updates):
@@ -140,7 +148,7 @@ def theirs(world: str, steps: int) -> tuple[float, float]:
     torch.manual_seed(0)
     model = RecurrentPPO(
         "MlpLstmPolicy", DummyVecEnv([make] * ROWS), learning_rate=PEAK, n_steps=ROLLOUT,
-        batch_size=ROWS * ROLLOUT // PARTS, n_epochs=EPOCHS, seed=1, device="cpu",
+        batch_size=ROWS * ROLLOUT // PARTS, n_epochs=EPOCHS, seed=1, device="cpu", ent_coef=ENTROPY,
         policy_kwargs={"lstm_hidden_size": 128, "net_arch": [], "enable_critic_lstm": False, "shared_lstm": True},
     )  # fmt: skip
     rounds = steps // (ROWS * ROLLOUT)
@@ -179,8 +187,9 @@ def distance(options: Namespace) -> None:
     name, rows = options.worlds[0], []
     world = open_world(name)
     for policy in options.policies:
-        place = options.runs / Job(name, policy, 1).name
-        if not (place / "model" / "headway.json").exists():
+        places = [options.runs / Job(name, policy, 1, onward).name for onward in (True, False)]
+        place = next((one for one in places if (one / "model" / "headway.json").exists()), None)
+        if place is None:
             print(f"{policy}: not trained", flush=True)
             continue
         actor: Any = load(place, "cpu", verb="play")
@@ -198,7 +207,8 @@ def distance(options: Namespace) -> None:
 
 def film(options: Namespace) -> None:
     """An episode of the first policy in the last world."""
-    actor: Any = load(options.runs / Job(options.worlds[-1], options.policies[0], 1).name, "cpu", verb="play")
+    place = options.runs / Job(options.worlds[-1], options.policies[0], 1, len(options.worlds) > 1).name
+    actor: Any = load(place, "cpu", verb="play")
     [episode] = actor.play(1, pictures=200, seed=3)
     write_film(DOCS / "memory.gif", frames_of(episode.pictures, episode.rewards))
 
