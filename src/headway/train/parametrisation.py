@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from headway.card import Loaded
 from headway.errors import refuse
+from headway.models.language import hidden_weights
+from headway.train.optimiser import Adam
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,8 @@ class Standard:
 
     name: ClassVar[str] = "standard"
 
-    def check(self, model: Any, earlier: Loaded | None) -> None:
-        """Refuse a model that it is not meant for."""
+    def check(self, model: Any, run: Any, earlier: Loaded | None) -> None:
+        """Refuse what it is not meant for."""
 
     def begin(self, model: Any) -> None:
         """Change the drawn weights of a new model."""
@@ -35,8 +38,8 @@ class Standard:
         """The highest rate, from the best one at another width."""
         return peak * math.sqrt(chosen_at / width)
 
-    def head_width(self, model: Any) -> int:
-        """What the heads of models of all widths must have; 0: anything."""
+    def head_width(self, width: int, heads: int) -> int:
+        """What the heads of models of all widths must have, from one of them; 0: anything."""
         return 0
 
     def chosen_at(self, width: int) -> int:
@@ -46,7 +49,7 @@ class Standard:
 
 @dataclass(frozen=True)
 class MuP:
-    """μP (Yang et al. 2021, table 8), for Adam: the rate that is best for a model of width `base` is so for every other.
+    """μP (Yang et al. 2021, table 8), for Adam: the rate that is best for a model of width `base` is so for others.
 
     The matrices of the blocks start with √(base/D) of the usual deviation and learn at base/D of the rate; logits are
     base/D times as large. For Adam a factor of the logits is the same as that gain of the last norm, learned at that
@@ -60,38 +63,40 @@ class MuP:
     def __post_init__(self) -> None:
         refuse(self.base < 0, f"engine.parametrisation.base is a width, at least 1, not {self.base}")
 
-    def check(self, model: Any, earlier: Loaded | None) -> None:
+    def check(self, model: Any, run: Any, earlier: Loaded | None) -> None:
         refuse(not self.base, "engine.parametrisation.base is missing: the width for which the rate was chosen")
+        hidden_weights(model)
+        other = run.optimiser.name
         refuse(
-            not hasattr(model, "hidden_weights"),
-            "engine.parametrisation=mup: only the families gpt, llama and decoder say which weights grow with the width",
+            not isinstance(run.optimiser, Adam), f"engine.parametrisation=mup is for adam and adamw, not for {other}"
         )
-        refuse(
-            getattr(model.decoder.final, "weight", None) is None,
-            "engine.parametrisation=mup needs a norm with a gain behind the last layer: another norm, or its place",
-        )
+        plain = type(model.decoder.final) in (nn.LayerNorm, nn.RMSNorm)
+        refuse(not plain, "engine.parametrisation=mup needs a model with a norm and its gain behind the last layer")
+        grows = model.embed.scale != 1 and model.embed.scale == model.config.width**0.5
+        refuse(grows, "engine.parametrisation=mup: embeddings that are multiplied by √D would grow with the width")
         if earlier is not None:
             before = earlier.card.run.get("engine", {}).get("parametrisation", {}).get("name", Standard.name)
             refuse(
-                before != self.name, f"engine.parametrisation=mup: the model that it starts from was trained as {before}"
+                before != self.name,
+                f"engine.parametrisation=mup: the model that it starts from was trained as {before}",
             )
 
     @torch.no_grad()
     def begin(self, model: Any) -> None:
         ratio = self.base / model.config.width
         model.decoder.final.weight.mul_(ratio)
-        for weight in model.hidden_weights().values():
+        for weight in hidden_weights(model).values():
             weight.mul_(math.sqrt(ratio))
 
     def rates(self, model: Any) -> dict[str, float]:
-        names = [*model.hidden_weights(), "decoder.final.weight"]
+        names = [*hidden_weights(model), "decoder.final.weight"]
         return dict.fromkeys(names, self.base / model.config.width)
 
     def peak(self, peak: float, chosen_at: int, width: int) -> float:
         return peak
 
-    def head_width(self, model: Any) -> int:
-        return getattr(model, "head_width", 0) or int(model.width // model.heads)
+    def head_width(self, width: int, heads: int) -> int:
+        return width // heads
 
     def chosen_at(self, width: int) -> int:
         return 0 if self.base else width
