@@ -91,8 +91,8 @@ class Captured:
 
 @dataclass(frozen=True)
 class Training:
-    """What is the same for every model of an experiment. `rate`: of each step, counted from 1. `rates`: what that of
-    some weights is multiplied by."""
+    """What is the same for every model of an experiment. `rate`: of each step, counted from 1. `rates`, `decays`:
+    what that of some weights, and their decay, is multiplied by."""
 
     steps: int
     rows: int
@@ -102,11 +102,14 @@ class Training:
     seed: int = 1
     optimiser: Optimiser = AdamW(0.9, 0.99, 1e-8, 0.1)
     rates: Mapping[str, float] | None = None
+    decays: Mapping[str, float] | None = None
 
     def run(self, model: NextTokenModel, letters: Letters) -> tuple[list[float], list[float]]:
         """Train it; the loss and, before clipping, the norm of the gradient of every step. Steps whose gradient is not
         finite change nothing."""
-        masters = Masters(model.named_parameters(), self.optimiser, clip=self.clip, rates=self.rates)
+        masters = Masters(
+            model.named_parameters(), self.optimiser, clip=self.clip, rates=self.rates, decays=self.decays
+        )
         dice, found = torch.Generator().manual_seed(self.seed), []
 
         def work(ids_BT: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ STUDIES: dict[str, tuple[str, Callable[[list[Row]], Shown], str]] = {
     "depth": ("depth", depth, "Loss and gradient against depth, for each arrangement of residual and norm"),
     "lengths": ("lengths", lengths, "Loss against the length of the text, for each kind of position"),
     "rates": ("rates", rates, "Loss against the learning rate, with and without warm-up"),
-    "widths": ("widths", widths, "Loss against the learning rate, by width, as usual and with rates that carry over"),
+    "widths": ("widths", widths, "Loss against the learning rate, by width, in the standard parametrisation and in μP"),
     "matrix": ("matrix", matrix, "Time against length, of loops, matrices and one kernel"),
     "layer_times": ("layer-times", layer_times, "Time and counted cost of layers against length and width"),
     "clipping": ("clipping", clipping, "Norm of the gradient and loss by step, and gradient against distance"),

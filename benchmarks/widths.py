@@ -1,9 +1,9 @@
-"""The best learning rate against the width of a small GPT, as usual and with rates that carry over (μP).
+"""The best learning rate against the width of a small GPT, in the standard parametrisation and in μP.
 
-Shakespeare letter by letter, two layers, heads of 32, as many steps at each of several rates. With `carried` the model
-of the least width is the same as without, and the others begin and learn so that its best rate should be theirs (Yang
-et al. 2021). Draws `results/widths-DEVICE.svg` beside its JSON. Rows are kept one by one: the same call resumes where
-it was stopped.
+Shakespeare letter by letter, two layers, heads of 32, as many steps at each of several rates, with the weight decay of
+the recipes. With `mup` the model of the least width is the same as without, and the others begin and learn so that its
+best rate should be theirs (Yang et al. 2021). Draws `results/widths-DEVICE.svg` beside its JSON. Rows are kept one by
+one: the same call resumes where it was stopped.
 
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/widths.py --device cuda
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/widths.py --device cpu --widths 32 64 128 256 --steps 200 \\
@@ -27,27 +27,30 @@ from small_text import Letters, Training, digits, held_out_loss, sized
 
 from headway.models import parts
 from headway.models.gpt import GPT, GPTConfig
-from headway.models.widths import Carried, SameRate
 from headway.train.optimiser import AdamW
+from headway.train.parametrisation import MuP, Standard
 from headway.train.schedule import Cosine
 
 HEAD = 32
-WAYS = ("same", "carried")
+WAYS = {"standard": "standard", "mup": "μP"}
+DECAY = 0.1
 RATES = tuple(2.0**power for power in range(-12, -3))
 HIGHEST = 2.6  # loss that the picture shows
 
 
 def point(way: str, width: int, rate: float, letters: Letters, options: Any) -> Row:
     torch.manual_seed(0)
-    widths = Carried(min(options.widths)) if way == "carried" else SameRate()
-    config = GPTConfig(
-        options.layers, width, heads=width // HEAD, position=parts.Rotary(), widths=widths, max_length=options.length
-    )
-    model = GPT(config, letters.vocabulary).to(options.device)
+    follows = MuP(min(options.widths)) if way == "mup" else Standard()
+    config = GPTConfig(options.layers, width, heads=width // HEAD, position=parts.Rotary(), max_length=options.length)
+    model = GPT(config, letters.vocabulary)
+    follows.begin(model)
+    model.to(options.device)
+    rates = follows.rates(model)
     schedule = Cosine(rate, options.steps // 10)
     training = Training(
         options.steps, options.rows, options.length, partial(schedule.rate, steps=options.steps), clip=1.0,
-        optimiser=AdamW(0.9, 0.99, 1e-12, 0.0), rates=model.rates(),
+        optimiser=AdamW(0.9, 0.99, 1e-12, DECAY), rates=rates,
+        decays={name: 1 / factor for name, factor in rates.items()},
     )  # fmt: skip
     training.run(model, letters)
     return {"loss": digits(held_out_loss(model, letters, options.length), 5)}
@@ -67,7 +70,7 @@ def picture(rows: list[Row], path: Path) -> None:
     widths, rates = (sorted({row[key] for row in rows}) for key in ("width", "rate"))
     panels = [
         Panel(
-            f"loss on held-out text, {'rates carried over' if way == 'carried' else 'as usual'}",
+            f"loss on held-out text, {said}",
             {
                 f"width {width}": [
                     (row["rate"], row["loss"]) for row in rows if (row["way"], row["width"]) == (way, width)
@@ -76,7 +79,7 @@ def picture(rows: list[Row], path: Path) -> None:
             },
             "peak rate", rates[::2], high=HIGHEST,
         )
-        for way in WAYS
+        for way, said in WAYS.items()
     ]  # fmt: skip
     draw([replace(panel, ticks=tuple(float(f"{tick:.1g}") for tick in panel.ticks)) for panel in panels], path)
 

@@ -100,7 +100,7 @@ def _trained(recipe: str, rung: Rung, out: Path, how: dict[str, Any]) -> Trained
     if not (place / "model" / "headway.json").is_file():
         print(f"headway: {rung.name}: {rung.shape.weights:,} weights, {rung.tokens:,} tokens", file=sys.stderr)
         own = [f"{key}={value}" for key, value in rung.settings.items()]
-        train(recipe, **how | {"settings": [*own, *how["settings"]]}, out=place)
+        train(recipe, **how | {"settings": [*own, *how["settings"], *rung.more]}, out=place)
     score = read_card(find_model(place)).score
     if (passes := float(score.get("epochs", 0))) > PASSES:
         print(f"headway: {rung.name} read its text {passes:.0f} times: the law is of new tokens, give more text",

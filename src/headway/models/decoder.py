@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import InputError
-from headway.models import arrangements, parts, widths
+from headway.models import arrangements, parts
 from headway.models import decoder_parts as own
 from headway.models.language import DecoderOnly
 from headway.models.protocols import Embedded
@@ -32,8 +32,7 @@ class DecoderConfig:
     `head_width`: 0 for width/heads. `bias`: which maps of attention have one. `feed_forward_bias`: whether a plain
     network has one. `windowed`: the layers that see `window` tokens, their own among them; the others see all.
     `near_position`: that of the layers with a window, where it is another. `unplaced`: layers without positions.
-    `pattern`: which earlier tokens any layer sees. `widths`: whether a rate that was chosen at one width holds for
-    others."""
+    `pattern`: which earlier tokens any layer sees."""
 
     name: ClassVar[str] = "decoder"
     layers: int = 4
@@ -60,7 +59,6 @@ class DecoderConfig:
     windowed: tuple[int, ...] = ()
     unplaced: tuple[int, ...] = ()
     pattern: own.Earlier | own.Sinks = field(default_factory=own.Earlier)
-    widths: widths.Widths = field(default_factory=widths.SameRate)
     max_length: int = 2048
 
 
@@ -94,8 +92,6 @@ class Decoder(DecoderOnly):
         if config.pattern.endless:
             self.context = None
         draw_normal(self, STD)
-        self.widths = config.widths
-        self.widths.begin(self.decoder, width)
 
     def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
         state, config = super().start(inputs, rows, device, room), self.config

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, final
 
-from headway.models import parts, widths
+from headway.models import parts
 from headway.models.language import DecoderOnly
 from headway.nn.attention import SelfAttention
 from headway.nn.block import Stack, draw_normal
@@ -21,8 +21,7 @@ STD = 0.02  # of every weight at the start (Radford et al. 2018, 4.1)
 @dataclass(frozen=True)
 class GPTConfig:
     """`shared_heads`: keys and values that the heads share (0: one each). `inner`: 0 for four times the width.
-    `word_dropout`: the share of the vocabulary that is not there, wherever it stands in a batch. `widths`: whether a
-    rate that was chosen at one width holds for others."""
+    `word_dropout`: the share of the vocabulary that is not there, wherever it stands in a batch."""
 
     name: ClassVar[str] = "gpt"
     layers: int = 12
@@ -38,7 +37,6 @@ class GPTConfig:
     position: parts.Position = field(default_factory=parts.Learned)
     norm: parts.Norm = field(default_factory=parts.PreNorm)
     feed_forward: parts.FeedForward = field(default_factory=parts.Gelu)
-    widths: widths.Widths = field(default_factory=widths.SameRate)
     max_length: int = 1024
 
 
@@ -72,5 +70,3 @@ class GPT(DecoderOnly):
         self.output = Head(width, rows, table if config.tied else None)
         # Those that write into the residual sum smaller, by its depth (Radford et al. 2019, 2.3).
         draw_normal(self, STD, into_sum=(2 * config.layers) ** -0.5)
-        self.widths = config.widths
-        self.widths.begin(self.decoder, width)

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.errors import InputError, refuse
 from headway.models.protocols import Embedded, Steps, Tracks
-from headway.models.widths import SameRate, Widths
 from headway.nn.block import Stack
 from headway.nn.cache import fresh_caches
 from headway.nn.embedding import Head, JoinedHead, StepEmbedding
@@ -67,11 +67,9 @@ class NextTokenModel(Steps):
 class DecoderOnly(NextTokenModel):
     """Abstract. p(x_t | x_<t) = softmax(head(decoder(embed(x_<t)))).
 
-    `into_head`: what the last layer passes through before the head: nothing, or a 1 for the bias. `widths`: whether a
-    rate that was chosen at one width holds for others.
+    `into_head`: what the last layer passes through before the head: nothing, or a 1 for the bias.
     """
 
-    widths: Widths = SameRate()
     embed: StepEmbedding
     decoder: Stack
     into_head: nn.Module
@@ -79,10 +77,6 @@ class DecoderOnly(NextTokenModel):
     def __init__(self, config: Any, vocabulary: int) -> None:
         super().__init__(config, vocabulary)
         self.context, self.into_head = config.max_length, nn.Identity()
-
-    def rates(self) -> dict[str, float]:
-        found = self.widths.rates(self.decoder, self.config.width)
-        return {f"decoder.{name}": factor for name, factor in found.items()}
 
     def start(self, inputs: None, rows: int, device: torch.device, room: int | None = None) -> State:
         """Keys and values of each layer."""
@@ -106,3 +100,16 @@ class DecoderOnly(NextTokenModel):
         x_RTD = self.decoder.walk(x_RTD, list(zip(views, state["caches"], strict=True)))
         state.advance(steps, ends_R)
         return self.into_head(x_RTD), state
+
+
+def hidden_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The matrices from hidden units to hidden units, by their names; refused where a model has others that grow with
+    its width."""
+    if not isinstance(model, DecoderOnly):
+        raise InputError("only the families gpt, llama and decoder say which weights grow with the width")
+    layers, prefix = model.decoder.layers, "decoder.layers"
+    maps = ((name, part) for name, part in layers.named_modules(prefix=prefix) if isinstance(part, nn.Linear))
+    found = {f"{name}.weight": part.weight for name, part in maps}
+    for name, weight in layers.named_parameters(prefix):
+        refuse(weight.dim() > 1 and name not in found, f"how the weight '{name}' grows with the width is not known")
+    return found

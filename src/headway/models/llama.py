@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, final
 import torch
 from torch import nn
 
-from headway.models import parts, widths
+from headway.models import parts
 from headway.models.language import DecoderOnly
 from headway.models.rotary_scaling import Scaling, Unscaled, angles
 from headway.nn.attention import SelfAttention
@@ -69,7 +69,6 @@ class LlamaConfig:
     feed_forward: parts.Gated = field(default_factory=parts.Gated)
     window: int = 0
     windowed_from: int = 0
-    widths: widths.Widths = field(default_factory=widths.SameRate)
     max_length: int = 2048
 
 
@@ -94,8 +93,6 @@ class Llama(DecoderOnly):
         self.decoder = Stack(config.layers, norm(), attention, feed_forward, pre_norm(norm, 0.0))
         self.output = Head(width, vocabulary, table if config.tied else None)
         draw_normal(self, STD)
-        self.widths = config.widths
-        self.widths.begin(self.decoder, width)
 
     def views(self, scene: Scene, dtype: torch.dtype) -> list[View]:
         rule, window, far = Causal() & Segments(), self.config.window, self.config.windowed_from

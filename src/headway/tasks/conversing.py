@@ -119,10 +119,6 @@ class Tuning(Task):
     def prompt_of(value: Any) -> Sequence[Any]:
         raise NotImplementedError
 
-    def rates(self) -> dict[str, float]:
-        found: dict[str, float] = self.model.rates()
-        return found
-
     def valid_batches(self) -> Iterable[Any]:
         found: Iterable[Any] = self.held["valid"].epoch()
         return found

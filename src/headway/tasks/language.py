@@ -201,10 +201,6 @@ class Language(Task):
             return StreamBatches(corpora, self.rows, self.length, seed, data.jitter)
         return WindowBatches(corpora, self.rows, self.length, seed, data.order, data.weights or None, data.apart)
 
-    def rates(self) -> dict[str, float]:
-        found: dict[str, float] = self.model.rates()
-        return found
-
     def valid_batches(self) -> Iterable[TokenBatch]:
         return evaluation_windows(self.corpus.valid, self.length, rows=self.rows, segments=self.run.data.apart)
 

@@ -57,6 +57,9 @@ def first_model(
     an encoder with another head the new head stays as drawn."""
     torch.manual_seed(run.engine.seed)
     model = build(run.model.name, run.model, sizes, head)
+    run.engine.parametrisation.check(model, run, earlier)
+    if earlier is None:
+        run.engine.parametrisation.begin(model)
     if starts_from_vectors(run):
         fill_from_vectors(model, tokenizers, Path(run.init), context.log.say)
     elif earlier is not None:

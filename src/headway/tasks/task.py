@@ -123,10 +123,6 @@ class Task:
 
     # Called by training.
 
-    def rates(self) -> dict[str, float]:
-        """What the rates of some weights are multiplied by, by their names: the model's own wish."""
-        return {}
-
     def batch(self, step: int) -> Batch:
         """The batch of any step, counted from 0: a function of data, seed and step alone."""
         batch: Batch = self.batches.batch(step)

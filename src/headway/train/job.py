@@ -37,7 +37,7 @@ from headway.train.optimiser import Masters
 from headway.train.parallel.processes import joined, recompute_blocks, shared
 from headway.train.run import Run, write_run
 from headway.train.sealed import Broken
-from headway.train.selection import choose_trained, counts, rates_of
+from headway.train.selection import choose_trained, counts, decays_of, rates_of
 from headway.train.snapshots import Snapshots
 from headway.train.step import GraphStep, TrainStep, compiled
 from headway.train.writer import Named, Writer
@@ -189,7 +189,7 @@ class Job:
         wrapped = self.objective if alone else shared(self.objective, run.engine.parallel, self.device)
         self.masters = Masters(
             model.named_parameters(), run.optimiser, run.engine.clip, self.ranks,
-            rates_of(model, run.engine, task.rates()), buffers_of(model),
+            rates_of(model, run.engine), buffers_of(model), decays_of(model, run.engine),
         )  # fmt: skip
         own = self.objective.step(self.masters)
         plain = own or not self.objective.capturable

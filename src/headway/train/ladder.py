@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from headway.errors import refuse
@@ -19,10 +19,13 @@ SHORTEST = 100  # steps that a run must have: in fewer it learns little but its 
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder: depth grows with width."""
+    """A decoder: depth grows with width. `head`: the width of its heads (0: any). `inner`: of its feed-forward networks
+    (0: as the family has it)."""
 
     layers: int
     width: int
+    head: int = 0
+    inner: int = 0
 
     @property
     def weights(self) -> int:
@@ -31,28 +34,33 @@ class Shape:
 
     @property
     def heads(self) -> int:
-        """As many as are at least 32 wide."""
+        """As many as are at least 32 wide, or as wide as they have to be."""
+        if self.head:
+            return self.width // self.head
         return max(heads for heads in range(1, max(1, self.width // HEAD) + 1) if self.width % heads == 0)
 
     @property
     def settings(self) -> dict[str, int]:
-        return {"model.layers": self.layers, "model.width": self.width, "model.heads": self.heads}
+        sizes = {"model.layers": self.layers, "model.width": self.width, "model.heads": self.heads}
+        return sizes | ({"model.inner": self.inner} if self.inner else {})
 
 
-def shape_of(weights: float) -> Shape:
+def shape_of(weights: float, head: int = 0) -> Shape:
     """The shape whose number of weights is nearest."""
-    every = (Shape(max(2, round(width / 32)), width) for width in range(STEP, WIDEST + 1, STEP))
+    step = head or STEP
+    every = (Shape(max(2, round(width / 32)), width, head) for width in range(step, WIDEST + 1, step))
     return min(every, key=lambda shape: abs(math.log(shape.weights / weights)))
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A run: its shape, how many steps, and its rate."""
+    """A run: its shape, how many steps, and its rate; `more`: settings that stand behind all others."""
 
     shape: Shape
     steps: int
     batch: int
     peak: float
+    more: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,14 +82,19 @@ class Rung:
 
 
 def rung_of(run: Any, weights: float, operations: float) -> Rung:
-    """Of about so many weights, for so many operations; its rate as `model.widths` says."""
-    known = {field.name for field in fields(run.model)}
+    """Of about so many weights, for so many operations; its rate as `engine.parametrisation` says."""
+    known = {field.name: getattr(run.model, field.name) for field in fields(run.model)}
     none = f"the family '{run.model.name}' has no layers, width and heads that can be scaled"
-    refuse(not {"layers", "width", "heads", "widths"} <= known, none)
-    shape, batch = shape_of(weights), run.task.tokens_a_step(run)
+    refuse(not {"layers", "width", "heads"} <= set(known), none)
+    width, follows = known["width"], run.engine.parametrisation
+    head = follows.head_width(width, known["heads"])
+    shape, batch = shape_of(weights, head), run.task.tokens_a_step(run)
+    shape = replace(shape, inner=round(known.get("inner", 0) * shape.width / width))
     steps = round(operations / (OPERATIONS * shape.weights * batch))
-    peak = run.model.widths.peak(run.schedule.peak, run.model.width, shape.width)
-    return Rung(shape, steps, batch, float(f"{peak:.3g}"))
+    peak = follows.peak(run.schedule.peak, width, shape.width)
+    base = follows.chosen_at(width)
+    more = (f"engine.parametrisation.base={base}",) if base else ()
+    return Rung(shape, steps, batch, float(f"{peak:.3g}"), more)
 
 
 def rungs(run: Any, operations: float) -> list[Rung]:

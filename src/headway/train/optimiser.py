@@ -20,7 +20,7 @@ from headway.train.parallel.ranks import ALONE, Ranks, is_sharded, local, rows_o
 
 
 def _decayed(groups: list[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
-    return [group | {"weight_decay": decay if group["decays"] else 0.0} for group in groups]
+    return [group | {"weight_decay": decay * group["decays"]} for group in groups]
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,11 @@ class Masters:
     def __init__(
         self, weights: Iterable[tuple[str, nn.Parameter]], config: Optimiser, clip: float = 0.0, ranks: Ranks = ALONE,
         rates: Mapping[str, float] | None = None, buffers: Mapping[str, Tensor] | None = None,
+        decays: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         """`rates`: what the rate of some weights is multiplied by, by their names (`headway.train.selection.rates_of`).
         `buffers`: what the model itself updates (a batch norm's statistics); they are saved and kept with the weights.
+        `decays`: what the decay of some weights is multiplied by.
         """
         self.buffers, self.rate = dict(buffers or {}), 0.0
         every = list(weights)
@@ -168,9 +170,10 @@ class Masters:
         self.sharded = any(is_sharded(weight) for weight in self.weights)
         refuse(not self.masters, "every weight of the model is frozen: there is nothing left to learn (engine.frozen)")
         factor_of = dict.fromkeys(self.names, 1.0) | dict(rates or {})
-        by_kind: dict[tuple[float, bool], list[Tensor]] = {}
+        decay_of = dict.fromkeys(self.names, 1.0) | dict(decays or {})
+        by_kind: dict[tuple[float, bool, float], list[Tensor]] = {}
         for name, master in zip(self.names, self.masters, strict=True):
-            by_kind.setdefault((factor_of[name], master.ndim < 2), []).append(master)
+            by_kind.setdefault((factor_of[name], master.ndim < 2, decay_of[name]), []).append(master)
         self.device = device = self.masters[0].device
         captured = device.type == "cuda"
 
@@ -179,8 +182,8 @@ class Masters:
             return torch.zeros((), device=device) if captured else 0.0
 
         groups = [
-            {"params": some, "decays": not small, "factor": factor, "lr": rate()}
-            for (factor, small), some in sorted(by_kind.items(), key=lambda item: item[0])
+            {"params": some, "decays": 0.0 if small else decay, "factor": factor, "lr": rate()}
+            for (factor, small, decay), some in sorted(by_kind.items(), key=lambda item: item[0])
         ]
         self.optimiser = config.build(groups, lr=rate(), fused=True, capturable=captured)
 

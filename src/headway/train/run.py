@@ -21,6 +21,7 @@ from headway.tasks.objective import CrossEntropy
 from headway.tasks.task import Task
 from headway.train.adapters import Lora
 from headway.train.optimiser import Adam, Optimiser
+from headway.train.parametrisation import Parametrisation, Standard
 from headway.train.schedule import InverseRoot, Schedule
 
 
@@ -60,6 +61,7 @@ class Engine:
     or a pattern (`encoder.layers.[0-3].*`). last_layers: only the last so many layers and what stands on them (a head)
     are trained. rates: what the rate of some weights is multiplied by, named as in `frozen`. layer_decay: the rate of
     each layer is that of the one above it times this; the head has the whole rate.
+    parametrisation: `mup` keeps the rate that was chosen for a model of one width for models of all widths.
     adapters: `lora` trains a few new weights beside the frozen linear maps of the layers; the model that is written has
     them merged.
     recompute: blocks compute their activations again for the gradient (less memory).
@@ -88,6 +90,7 @@ class Engine:
     last_layers: int | None = None
     rates: dict[str, float] = field(default_factory=dict)
     layer_decay: float = 1.0
+    parametrisation: Parametrisation = field(default_factory=Standard)
     adapters: Lora | None = None
     recompute: bool = False
     deterministic: bool = False

@@ -26,14 +26,20 @@ def counts(model: nn.Module) -> tuple[int, int]:
     return sum(w.numel() for w in weights), sum(w.numel() for w in weights if w.requires_grad)
 
 
-def rates_of(model: nn.Module, engine: Any, own: Mapping[str, float] | None = None) -> dict[str, float]:
-    """What the rate of each trained weight is multiplied by. `own`: factors of the model itself, which count too."""
+def rates_of(model: nn.Module, engine: Any) -> dict[str, float]:
+    """What the rate of each trained weight is multiplied by."""
     names = [name for name, weight in model.named_parameters() if weight.requires_grad]
-    found = {name: factor * (own or {}).get(name, 1.0) for name, factor in factors(names, engine.rates).items()}
+    by_width = engine.parametrisation.rates(model)
+    found = {name: factor * by_width.get(name, 1.0) for name, factor in factors(names, engine.rates).items()}
     if engine.layer_decay == 1:
         return found
     depth_of = depths(model, "engine.layer_decay")
     return {name: factor * engine.layer_decay ** depth_of[name] for name, factor in found.items()}
+
+
+def decays_of(model: nn.Module, engine: Any) -> dict[str, float]:
+    """What the decay of some weights is multiplied by: where the width lowers the rate, a step takes away as much."""
+    return {name: 1 / factor for name, factor in engine.parametrisation.rates(model).items()}
 
 
 def selects(name: str, given: str) -> bool:
