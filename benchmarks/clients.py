@@ -13,7 +13,7 @@ model, which is not asked for translations.
 
 from __future__ import annotations
 
-from measure import arguments, write
+from measure import arguments, versions, write
 
 # isort: split
 import json
@@ -159,7 +159,8 @@ def main() -> None:
     apart = max(abs(one - other) for one, other in zip(mine, theirs, strict=True))
     per_byte = {name: round(-sum(found) / bits, 6) for name, found in (("lm-eval", theirs), ("headway score", mine))}
     rows.insert(0, {"who": "lm-eval", "texts": len(texts), "largest_difference": apart, "bits_per_byte": per_byte})
-    write("clients", options.device, rows, options.out)
+    case = versions(options.python, ("lm_eval", "guidellm", "schemathesis"))
+    write("clients", options.device, rows, options.out, case=case)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ class Seen(NamedTuple):
     text: str
 
 
-async def one_request(port: int, body: Body) -> Seen:
-    """A streamed completion."""
+async def one_request(port: int, body: Body, due: float | None = None) -> Seen:
+    """A streamed completion. `due`: when it should have been sent, if the clients were late."""
     whole = json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
-    sent = time.perf_counter()
+    sent = time.perf_counter() if due is None else due
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"{head}content-length: {len(whole)}\r\n\r\n".encode() + whole)
     came, tokens, text, done, other = list[float](), 0, "", False, b""
@@ -61,10 +61,11 @@ async def by_clients(port: int, bodies: Sequence[Body], clients: int) -> list[Se
 
 async def by_times(port: int, bodies: Sequence[Body], times: Sequence[float]) -> list[Seen]:
     """Each request at its time, in seconds, whether or not earlier ones are answered."""
+    began = time.perf_counter()
 
     async def one(body: Body, when: float) -> Seen:
         await asyncio.sleep(when)
-        return await one_request(port, body)
+        return await one_request(port, body, began + when)
 
     return list(await asyncio.gather(*map(one, bodies, times)))
 

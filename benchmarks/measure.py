@@ -7,9 +7,10 @@ import datetime
 import json
 import platform
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,14 @@ def interleaved(works: dict[str, Callable[[], Any]], device: str, warm: int, rep
 
 
 def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = None, **more: Any) -> None:
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
-    versions |= {peer: sys.modules[peer].__version__ for peer in ("transformers", "timm") if peer in sys.modules}
+    loaded = [peer for peer in ("transformers", "timm", "sb3_contrib") if peer in sys.modules]
+    known = {"python": platform.python_version(), "torch": torch.__version__}
+    known |= {peer: sys.modules[peer].__version__ for peer in loaded}
     record = {
         "benchmark": name,
         "date": datetime.date.today().isoformat(),
         "machine": machine(device),
-        "versions": versions,
+        "versions": known,
         "command": command(),
         **more,
         "rows": rows,
@@ -66,6 +68,13 @@ def write(name: str, device: str, rows: list[dict[str, Any]], out: str | None = 
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     for row in rows:
         print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+def versions(python: str, packages: Sequence[str]) -> dict[str, str]:
+    """Of packages that another interpreter has."""
+    code = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
+    told = subprocess.run([python, "-c", code, *packages], capture_output=True, text=True, check=True)
+    return dict(zip(packages, told.stdout.split(), strict=True))
 
 
 def command() -> str:

@@ -1,9 +1,9 @@
 """headway's server beside others on this machine: the same model, the same requests, the same numbers.
 
-The Llama of random weights of `http_serving.py`, float32 in all of them, two threads each: headway and `transformers
-serve` read one Hugging Face folder, llama.cpp a GGUF file of it. Texts as prompts, `--new` tokens each, greedy,
-streamed, by so many clients, each of which sends its next request when the last is answered. Each repeat asks every
-server the same new prompts, in turn; those that are not asked are stopped meanwhile. Medians by tokens a second.
+The Llama of random weights of `http_serving.py`, weights and caches in float32, two threads each: headway and
+`transformers serve` read one Hugging Face folder, llama.cpp a GGUF file of it. Texts as prompts, `--new` tokens each,
+greedy, streamed, by so many clients, each of which sends its next request when the last is answered. Each repeat asks
+every server the same new prompts, in turn; those that are not asked are stopped meanwhile. Medians by tokens a second.
 `same`: the share of all answers that are headway's to the letter.
 
     PYTHONPATH=src python benchmarks/servers.py --device cpu --python PYTHON
@@ -13,7 +13,7 @@ PYTHON: an interpreter that has transformers[serving] and xllamacpp, llama.cpp's
 
 from __future__ import annotations
 
-from measure import arguments, write
+from measure import arguments, versions, write
 
 # isort: split
 import os
@@ -45,6 +45,7 @@ params = xllamacpp.CommonParams()
 params.model.path, params.port, params.warmup = sys.argv[1], int(sys.argv[2]), True
 rows, context, threads = map(int, sys.argv[3:6])
 params.n_parallel, params.n_ctx, params.kv_unified = rows, rows * context, False
+params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
 server = xllamacpp.Server(params)
 time.sleep(1 << 20)
@@ -52,7 +53,7 @@ time.sleep(1 << 20)
 
 
 class Contestant(NamedTuple):
-    """How a server is started, the name that it gives the model, and what it wants to hear beside."""
+    """How a server is started, the name that it gives the model, and further fields of its requests."""
 
     words: list[str]
     model: str
@@ -111,6 +112,8 @@ def running(contestant: Contestant, port: int, log: Path) -> Iterator[subprocess
                     if process.poll() is not None:
                         raise SystemExit(log.read_text(errors="replace")[-2000:]) from None
                     time.sleep(0.5)
+            else:
+                raise SystemExit(f"{' '.join(contestant.words[:4])} does not answer: {log.read_text()[-2000:]}")
             yield process
         finally:
             os.killpg(process.pid, signal.SIGCONT)
@@ -143,6 +146,8 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--without", nargs="+", default=(), help="servers that are left out")
     options = parser.parse_args()
+    if options.device != "cpu" or "headway" in options.without:
+        parser.error("it measures headway's server and others on a CPU")
     repeats, rows = options.repeats or 3, list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
         place, ports = Path(folder), free_ports(4)
@@ -165,7 +170,9 @@ def main() -> None:
                     found[name].append(asked(one, at[name], prompts, options.new, clients))
                     os.killpg(processes[name].pid, signal.SIGSTOP)
             rows += told(found, clients, many)
-    case = {"new": options.new, "rows": ROWS, "threads": THREADS}
+    case = {"new": options.new, "rows": ROWS, "threads": THREADS} | versions(
+        options.python, ("transformers", "xllamacpp")
+    )
     write(f"servers-{options.device}", options.device, rows, options.out, case=case)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.fast.jit import available, constexpr, jit, launch, needs_triton, tensor, tl, triton
 
-LONGEST = 80  # up to 64, an H200 trains 1.2 to 2.2 times as fast as with torch's best kernel
+LONGEST = 80  # of queries and keys: a ViT has one more than 64
 WIDEST = 64  # head width
 LEAST, TILE = 32, 64  # places that a program computes with at once; few forms, so that little has to be compiled
 ROUNDS = 7  # of Philox: fewer than the usual ten, and still without a known pattern (Salmon et al. 2011)
@@ -27,10 +27,11 @@ def takes(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> bool:
     """Whether `attend_short` supports these and is faster."""
     if not available(q_BHTK):  # checked first: sizes that are free in an exported graph stay free
         return False
-    (_, heads, queries, width), keys = q_BHTK.shape, k_BHSK.shape[2]
+    (_, _, queries, width), keys = q_BHTK.shape, k_BHSK.shape[2]
     half = q_BHTK.dtype == k_BHSK.dtype == v_BHSK.dtype and q_BHTK.dtype in (torch.bfloat16, torch.float16)
     small = max(queries, keys) <= LONGEST and 16 <= width <= WIDEST and width % 8 == 0
-    return half and small and heads == k_BHSK.shape[1] and torch.is_grad_enabled()
+    alike = q_BHTK.shape[:2] == k_BHSK.shape[:2] == v_BHSK.shape[:2] and width == v_BHSK.shape[3]
+    return half and small and alike and torch.is_grad_enabled()
 
 
 @jit
@@ -300,5 +301,6 @@ def attend_short(
     if seen_BHTS is not None:
         seen_BHTS = seen_BHTS.expand(*q_BHTK.shape[:3], k_BHSK.shape[2])
     seed = torch.randint(2**31 - 1, (1,), device=q_BHTK.device) if dropout else None
+    lengths_B = None if lengths_B is None else lengths_B.contiguous()
     mixed_BTHK, _ = _attend(q_BHTK, k_BHSK, v_BHSK, lengths_B, seen_BHTS, seed, causal, scale, dropout)
     return mixed_BTHK.transpose(1, 2)
