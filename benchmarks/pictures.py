@@ -47,6 +47,7 @@ PICTURES = {
     "scene_pictures.py": ("scenes",),
     "road.py": ("road", "road-lengths"),
     "decisions.py": ("decisions",),
+    "memory.py": ("memory-distance",),
     "page_pictures.py": (
         "explore-attention", "explore-beam", "explore-compare", "explore-lines", "explore-next", "explore-positions",
         "explore-states", "explore-steps",
