@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.readers import lines
+from headway.tasks.loading import load
 
 TASK = """task: own_lines
 dataset_path: json
@@ -100,14 +101,15 @@ def by_guidellm(python: str, address: str, place: Path, clients: int, requests: 
     }  # fmt: skip
 
 
-def by_lm_eval(python: str, address: str, texts: list[str], place: Path) -> list[float]:
-    """The log-probability of each text."""
+def by_lm_eval(python: str, address: str, texts: list[str], place: Path, before: int) -> list[float]:
+    """The log-probability of each text behind a token that stands before it, as `headway score` has it."""
     (place / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     (place / "tasks").mkdir()
     (place / "tasks" / "own.yaml").write_text(TASK.format(file=place / "texts.jsonl"), encoding="utf-8")
     served_model = model_of(address)
     how = {"model": served_model["id"], "base_url": f"{address}/v1/completions", "tokenizer": place / "hf"}
     how |= {"tokenizer_backend": "huggingface", "num_concurrent": 4, "max_length": served_model["max_model_len"]}
+    how |= {"custom_prefix_token_id": before}
     settings = ",".join(f"{name}={value}" for name, value in how.items())
     words = ["--model", "local-completions", "--model_args", settings, "--tasks", "own_lines"]
     words += ["--include_path", str(place / "tasks"), "--log_samples", "--output_path", str(place / "out")]
@@ -151,7 +153,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, served(options.model, options.port) as address:
         export = headway("export", options.model, Path(place, "hf"), "--format", "hf")
         subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
-        theirs = by_lm_eval(options.python, address, texts, Path(place))
+        before = load(options.model, "cpu").ids("")[-1]
+        theirs = by_lm_eval(options.python, address, texts, Path(place), before)
         rows = [by_guidellm(options.python, address, Path(place), options.clients, options.requests)]
         rows += [drawn_requests(options.python, address, options.examples)]
     mine = by_headway(options.model, texts)

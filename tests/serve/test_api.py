@@ -141,6 +141,13 @@ def test_a_stream_joins_to_the_whole_text(client, gpt, samples):
     assert reasons == ["length"] * samples and counted.completion_tokens == 12 * samples
 
 
+def test_a_stream_has_an_event_for_each_token_even_if_it_has_no_text_yet(client):
+    body = {"model": "small", "prompt": "the", "max_tokens": 30, "seed": 4, "temperature": 2.0}
+    parts = list(client.completions.create(**body, stream=True, stream_options={"include_usage": True}))
+    told = [part.choices[0].text for part in parts[:-1]]
+    assert len(told) == parts[-1].usage.completion_tokens > sum(map(bool, told))
+
+
 def test_a_conversation_is_answered_whole_and_in_parts(client, gpt):
     messages: list[Any] = [{"role": "user", "content": "the cat"}]
     asked: dict[str, Any] = {"model": "small", "messages": messages, "max_tokens": 10, "temperature": 0}
@@ -218,6 +225,7 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "nothing asked for": ("v1/completions", {"model": "small", "prompt": "a", "max_tokens": 0}, 400),
     "half a surrogate": ("v1/completions", b'{"model": "small", "prompt": "\\ud800"}', 400),
     "a biased id": ("v1/completions", {"model": "small", "prompt": "a", "logit_bias": {"999999": 1}}, 400),
+    "a number for a switch": ("v1/completions", {"model": "small", "prompt": "a", "echo": 1}, 400),
     "no messages": ("v1/chat/completions", {"model": "small", "messages": []}, 400),
     "a picture": ("v1/chat/completions", {"model": "small", "messages": [{"role": "user", "content": [{}]}]}, 400),
     "an encoder": ("v1/completions", {"model": "vectors", "prompt": "a"}, 400),

@@ -236,8 +236,8 @@ class Api:
         self, thread: EngineThread, body: Drawn, told: Answers, asked: list[Asked], first: list[dict[str, Any]],
         only_read: bool,
     ) -> AsyncIterator[bytes]:  # fmt: skip
-        """What comes before anything is written, parts of all rows as they come, then `[DONE]`; an error in between is
-        an event too."""
+        """What comes before anything is written, an event for each token of all rows (where tools may be called, for
+        each text), then `[DONE]`; an error in between is an event too."""
         numbered: asyncio.Queue[tuple[int, Part] | BaseException | None] = asyncio.Queue()
         samples, written = body.n or 1, 0
 
@@ -266,7 +266,7 @@ class Api:
                     break
                 index, part = found
                 written += part.id is not None
-                if part.text or part.ended or told.scored:
+                if part.text or part.ended or (part.id is not None and told.calls is None):
                     yield _event(told.chunk([told.part(index, part, offsets[index] if offsets else 0)]))
                 if offsets:
                     offsets[index] += len(part.text)

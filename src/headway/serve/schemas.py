@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 
 from headway.serve.tools import MOST_TOOLS, Tool, ToolCall, ToolChoice
 
@@ -23,7 +23,7 @@ MOST_SEED = 1 << 62
 
 
 class StreamOptions(BaseModel, extra="ignore"):
-    include_usage: bool = False
+    include_usage: StrictBool = False
 
 
 class NamedSchema(BaseModel, extra="ignore"):
@@ -53,9 +53,9 @@ class Drawn(BaseModel, extra="forbid"):
     n: int | None = Field(None, ge=1, le=MOST_SAMPLES)
     seed: int | None = Field(None, ge=0, le=MOST_SEED)
     stop: Stop = None
-    ignore_eos: bool | None = Field(None, description="a text has max_tokens tokens, whatever ends texts")
+    ignore_eos: StrictBool | None = Field(None, description="a text has max_tokens tokens, whatever ends texts")
     response_format: Format | None = None
-    stream: bool | None = None
+    stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
 
@@ -64,7 +64,7 @@ class CompletionRequest(Drawn):
     prompt: Prompt
     max_tokens: int | None = Field(None, ge=0)
     best_of: int | None = Field(None, ge=1, le=MOST_SAMPLES)
-    echo: bool | None = None
+    echo: StrictBool | None = None
     logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
     suffix: None = None
 
@@ -94,13 +94,13 @@ class ChatRequest(Drawn):
     messages: list[ChatMessage] = Field(min_length=1)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    logprobs: bool | None = None
+    logprobs: StrictBool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
     tools: list[Tool] | None = Field(None, max_length=MOST_TOOLS)
     tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
+    parallel_tool_calls: StrictBool | None = None
     metadata: dict[str, Any] | None = None
-    store: bool | None = None
+    store: StrictBool | None = None
 
 
 class EmbeddingRequest(BaseModel, extra="forbid"):
