@@ -124,11 +124,11 @@ def running(contestant: Contestant, port: int, log: Path) -> Iterator[subprocess
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def texts(count: int, seed: int) -> list[str]:
-    """Of 16 to 128 words of six letters."""
+def texts(count: int, seed: int, longest: int = 128) -> list[str]:
+    """Of so many words of six letters, at least an eighth of them."""
     draw = np.random.default_rng((3, seed))
     return [
-        " ".join("".join(map(chr, draw.integers(97, 123, 6))) for _ in range(draw.integers(16, 129)))
+        " ".join("".join(map(chr, draw.integers(97, 123, 6))) for _ in range(draw.integers(longest // 8, longest + 1)))
         for _ in range(count)
     ]  # fmt: skip
 

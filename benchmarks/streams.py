@@ -21,10 +21,12 @@ from servers import texts
 
 from headway.generate.generator import Generator
 
+LONGEST = 16  # words of a prompt
+
 
 def asked(prompt: str, number: int) -> Body:
     """Even ones greedy, odd ones drawn."""
-    shared: Body = {"model": "llama", "prompt": prompt, "max_tokens": 4 + number % 21, "seed": number}
+    shared: Body = {"model": "llama", "prompt": prompt, "max_tokens": 4 + number % 9, "seed": number}
     return shared | {"temperature": float(number % 2)}
 
 
@@ -39,7 +41,7 @@ def main() -> None:
     options = parser.parse_args()
     case = CASES[options.device]
     model = generator(case | {"dtype": torch.float64}, options.device)
-    bodies = [asked(prompt, number) for number, prompt in enumerate(texts(options.streams, 0))]
+    bodies = [asked(prompt, number) for number, prompt in enumerate(texts(options.streams, 0, LONGEST))]
     with serving(model, case["rows"]) as port:
         began = time.perf_counter()
         seen = sent_by(port, bodies, len(bodies))
