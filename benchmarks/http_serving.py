@@ -3,15 +3,15 @@
 A Llama of random weights, prompts of 32 to 256 tokens, `--new` tokens each, greedy. `engine`: all requests are given to
 it at once. Then so many clients as the row says: each sends its next request when the last is answered (a closed loop),
 from a process of their own. Fields are called as `vllm bench serve` calls them; milliseconds, over all requests.
-`times_engine`: output tokens a second beside the engine's. Client and server share the cores of this machine. Draws
-`results/http-serving-DEVICE.svg` beside its JSON.
+`times_engine`: output tokens a second beside the engine's, which is measured anew before each; medians. Client and
+server share the cores of this machine. Draws `results/http-serving-DEVICE.svg` beside its JSON.
 
     PYTHONPATH=src python benchmarks/http_serving.py --device cpu
 """
 
 from __future__ import annotations
 
-from measure import RESULTS, arguments, write
+from measure import RESULTS, arguments, median, write
 
 # isort: split
 import threading
@@ -119,19 +119,20 @@ def main() -> None:
     count, repeats = options.requests or case["requests"], options.repeats or 3
     model, prompts = generator(case, device), drawn(count)
     alone(model, prompts[:8], 8, case["rows"])  # warm
-    engine = sorted(alone(model, prompts, options.new, case["rows"]) for _ in range(repeats))[repeats // 2]
-    rows: list[dict[str, Any]] = [{"who": "engine", "requests": count, "output_throughput": round(engine, 1)}]
+    rows, engine = list[dict[str, Any]](), list[float]()
     with serving(model, case["rows"]) as port:
         for clients in options.clients:
             many = max(count, clients) if clients > 1 else max(4, count // 16)
             found = []
             for repeat in range(repeats):  # prompts that the server has not seen: it would not read them again
+                engine.append(alone(model, prompts, options.new, case["rows"]))
                 bodies = [asked(ids, options.new) for ids in drawn(many, 1000 * clients + repeat + 1)]
-                found.append(figures(sent_by(port, bodies, clients)))
-            row = sorted(found, key=lambda one: one["output_throughput"])[repeats // 2]
-            row |= {"times_engine": round(row["output_throughput"] / engine, 3)}
+                row = figures(sent_by(port, bodies, clients))
+                found.append(row | {"times_engine": round(row["output_throughput"] / engine[-1], 3)})
+            row = sorted(found, key=lambda one: one["times_engine"])[repeats // 2]
             rows.append({"who": f"{clients} clients", "clients": clients, "requests": many, **row})
             print(rows[-1], flush=True)
+    rows.insert(0, {"who": "engine", "requests": count, "output_throughput": round(median(engine), 1)})
     case_of = {"new": options.new, "rows": case["rows"], "threads": torch.get_num_threads()}
     write(f"http-serving-{device}", device, rows, options.out, case=case_of)
     picture(rows, Path(options.out or RESULTS) / f"http-serving-{device}.svg")
