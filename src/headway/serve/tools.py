@@ -11,7 +11,7 @@ import json
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 
 from headway.errors import InputError, refuse
 
@@ -24,7 +24,7 @@ class Function(BaseModel, extra="forbid"):
     name: Name
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    strict: bool | None = None
+    strict: StrictBool | None = None
 
 
 class Tool(BaseModel, extra="forbid"):
