@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.nn.attention import SelfAttention, attend, fused_attend
-from headway.nn.block import ParallelBlock
+from headway.nn.block import ParallelBlock, draw_normal
 from headway.nn.experts import Experts, SharedExperts
 from headway.nn.feed_forward import MLP
 from headway.nn.key_bias import KeyBias
@@ -115,6 +115,12 @@ def test_heads_have_layer_norms_of_their_own() -> None:
         F.layer_norm(one, (4,), gain, eps=1e-5) for one, gain in zip(x.chunk(3, -1), part.weight_HK, strict=True)
     ]
     torch.testing.assert_close(PerHead(3, part)(x), torch.cat(expected, -1), rtol=0, atol=1e-12)
+
+
+def test_gains_of_norms_are_not_drawn():
+    part = nn.Sequential(HeadsLayerNorm(3, 4, 1e-5), nn.Linear(4, 4))
+    draw_normal(part, 0.02)
+    assert (part[0].weight_HK == 1).all() and part[1].weight.abs().max() < 0.2
 
 
 def test_queries_and_keys_are_normed_and_values_are_not() -> None:

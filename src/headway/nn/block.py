@@ -23,12 +23,14 @@ from headway.nn.view import View, prepared
 
 # Weights of a block whose results are added to the residual stream, by the ends of their names.
 INTO_SUM = ("attention.output.weight", "cross.output.weight", "contract.weight", "contract_EDF")
+GAINS = "weight_HK"  # of the norms of single heads: a row for each
 
 
 def draw_normal(part: nn.Module, std: float, into_sum: float = 1.0, but: Tensor | None = None) -> None:
-    """Normal matrices, those that write into the residual sum with `into_sum` times the deviation; vectors stay."""
+    """Normal matrices, those that write into the residual sum with `into_sum` times the deviation; vectors and
+    gains of norms stay."""
     for name, weight in part.named_parameters():
-        if weight.dim() >= 2 and weight is not but:
+        if weight.dim() >= 2 and weight is not but and not name.endswith(GAINS):
             nn.init.normal_(weight, std=std * (into_sum if name.endswith(INTO_SUM) else 1.0))
 
 
