@@ -96,9 +96,9 @@ class View:
 
     @property
     def fits_kernels(self) -> bool:
-        """Whether the blocks of the rule, if it has any, are such as flex_attention's kernels take."""
-        tile = self.rule.tile if self.rule is not None else 0
-        return not tile or KERNEL_BLOCK % tile == 0 or tile % KERNEL_BLOCK == 0
+        """Whether the blocks of the rule, if it has any, fill tiles of flex_attention's kernels. Of a tile that is seen
+        in part they ask for each number: two to three times as slow as gathering the blocks that are seen."""
+        return self.rule is None or self.rule.tile % KERNEL_BLOCK == 0
 
     def tiling(self) -> Tiling | None:
         """The tiles that are seen, where the rule is made of blocks and leaves out many."""
