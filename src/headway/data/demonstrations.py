@@ -101,8 +101,10 @@ class CommandedBatches(StepBatches):
 def moved(pictures_BTPP3: Bytes, away_B2: Ints) -> Bytes:
     """The pictures of each row, moved by so many pixels down and across; what comes in at an edge repeats it."""
     high, wide = pictures_BTPP3.shape[2:4]
+    most = int(np.abs(away_B2).max(initial=0))
+    edges = (most, most)
+    framed = np.pad(pictures_BTPP3, ((0, 0), (0, 0), edges, edges, (0, 0)), "edge")
     found = np.empty_like(pictures_BTPP3)
-    for row, (down, across) in enumerate(away_B2):
-        rows, columns = (np.clip(np.arange(side) + away, 0, side - 1) for side, away in ((high, down), (wide, across)))
-        found[row] = pictures_BTPP3[row].take(rows, 1).take(columns, 2)
+    for row, (top, left) in enumerate((away_B2 + most).tolist()):
+        found[row] = framed[row, :, top : top + high, left : left + wide]
     return found
