@@ -110,6 +110,21 @@ def test_log_probabilities_and_alternatives_come_with_the_tokens(client, gpt):
     assert max(scores.top_logprobs[0].values()) == pytest.approx(scores.token_logprobs[0])
 
 
+def test_the_token_that_ends_a_text_has_its_log_probability_too(client, gpt):
+    """As vLLM tells it: who drops the last of prompt + 1 must not drop one of the prompt."""
+    bias = {str(gpt.tokenizer.end): 100.0}
+    asked: dict[str, Any] = {"model": "small", "prompt": "the cat", "max_tokens": 1, "logit_bias": bias, "logprobs": 2}
+    found = client.completions.create(**asked, echo=True)
+    ids = [*gpt.ids("the cat"), gpt.tokenizer.end]
+    scores, wanted = found.choices[0].logprobs, gpt.model.score(torch.tensor([ids]))[0].tolist()
+    assert (found.choices[0].finish_reason, found.usage.completion_tokens) == ("stop", 0)
+    assert scores.tokens == list(map(spelled, gpt.tokenizer.raw(ids)))
+    assert scores.token_logprobs[1:] == pytest.approx(wanted[1:], abs=1e-5)
+    [part] = client.completions.create(**asked, stream=True)
+    assert part.choices[0].logprobs.token_logprobs == pytest.approx(wanted[-1:], abs=1e-5)
+    assert part.choices[0].logprobs.text_offset == [len("the cat")]
+
+
 def test_an_echoed_prompt_is_scored_as_score_does(client, gpt):
     found = client.completions.create(model="small", prompt="the cat sat", max_tokens=0, echo=True, logprobs=1)
     [wanted] = gpt.model.score(torch.tensor([gpt.ids("the cat sat")])).tolist()

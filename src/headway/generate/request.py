@@ -160,8 +160,8 @@ class Written:
 
 
 class Token(NamedTuple):
-    """What a step gave a sampled row. `id` is None where it ended without one: at a stop, or with nothing. logp and
-    top: as in `Written`."""
+    """What a step gave a sampled row. `id` is None where it ended without one: at the stop `end`, or with nothing. logp
+    and top, of either: as in `Written`."""
 
     key: int
     sample: int
@@ -169,6 +169,7 @@ class Token(NamedTuple):
     written: Written | None  # all of it, with the last
     logp: float = 0.0
     top: tuple[tuple[int, float], ...] = ()
+    end: int | None = None
 
 
 class Found(NamedTuple):
@@ -213,7 +214,9 @@ class Row:
             self.top.append(top[: request.top])
         if token < 0 or token in request.stops:
             self.ended = "nothing" if token < 0 else "stop"
-            return Token(self.key, self.sample, None, self.written())
+            if token < 0:
+                return Token(self.key, self.sample, None, self.written())
+            return Token(self.key, self.sample, None, self.written(), logp, self.top[-1], token)
         self.ids.append(token)
         if request.constrain is not None:
             self.state = request.constrain.advance(self.state, token)

@@ -30,10 +30,11 @@ Top = tuple[tuple[int, float], ...]
 
 @dataclass
 class RowText:
-    """One row so far."""
+    """One row so far. scored: its tokens and the one that ended it, as vLLM tells their log-probabilities."""
 
     text: str = ""
     ids: list[int] = field(default_factory=list)
+    scored: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
     ended: Ended | None = None
@@ -43,6 +44,8 @@ class RowText:
         self.ended = part.ended
         if part.id is not None:
             self.ids.append(part.id)
+        if part.scored is not None:
+            self.scored.append(part.scored)
             self.logps.append(part.logp)
             self.top.append(part.top)
 
@@ -192,7 +195,7 @@ class Answers:
 
     def choice(self, index: int, row: RowText, echo: str = "", before: Any = None, offset: int = 0) -> dict[str, Any]:
         """`before`: ids, log-probabilities and likeliest tokens of an echoed prompt."""
-        ids, logps, top = row.ids, row.logps, row.top
+        ids, logps, top = row.scored, row.logps, row.top
         if before is not None:
             ids, logps, top = before[0] + ids, before[1] + logps, before[2] + top
         found = {"index": index, "finish_reason": REASONS[row.ended] if row.ended else None}
@@ -215,8 +218,8 @@ class Answers:
         return {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
 
     def part(self, index: int, part: Part, offset: int) -> dict[str, Any]:
-        known = part.id is not None and self.scored
-        scores = self._scores([part.id], [part.logp], [part.top], offset) if known else None  # type: ignore[list-item]
+        known = self.scored and part.scored is not None
+        scores = self._scores([part.scored], [part.logp], [part.top], offset) if known else None
         found = {"index": index, "finish_reason": REASONS[part.ended] if part.ended else None, "logprobs": scores}
         if self.chat and self.calls:
             return self._called(found, self.readers.setdefault(index, self.calls()), part)

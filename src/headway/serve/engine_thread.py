@@ -39,7 +39,7 @@ NO_MEMORY = (
 
 class Part(NamedTuple):
     """What a step gave one row: a token, its log-probability, the likeliest tokens there, and the text that is certain
-    now. `ended`: why it was the last."""
+    now. `ended`: why it was the last; `end`: the token that ended it, in place of `id`."""
 
     sample: int
     id: int | None
@@ -47,6 +47,12 @@ class Part(NamedTuple):
     top: tuple[tuple[int, float], ...]
     text: str
     ended: Ended | None
+    end: int | None = None
+
+    @property
+    def scored(self) -> int | None:
+        """The token that the log-probability is of."""
+        return self.end if self.id is None else self.id
 
 
 @dataclass(eq=False)
@@ -205,7 +211,7 @@ class EngineThread:
                 ended = "stop"
             elif ended:
                 text += spelling.end()
-            parts.append((job, Part(token.sample, token.id, token.logp, token.top, text, ended)))
+            parts.append((job, Part(token.sample, token.id, token.logp, token.top, text, ended, token.end)))
             job.left -= ended is not None
             if not job.left:
                 del self.jobs[token.key]
