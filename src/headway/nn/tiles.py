@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.compiling import Uncompiled
+
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
@@ -60,6 +62,7 @@ def tiling_of(rule: Any, length: int, device: torch.device) -> Tiling | None:
     return Tiling(size, narrow, table, keys, meant, *((wide, of_wide) if len(wide_W) else (None, None)))
 
 
+@Uncompiled  # torch 2.11's compiler cannot differentiate it on a GPU
 def tile_attend(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, view: Any, tiling: Tiling, scale: float | None = None,
     dropout: float = 0.0,
