@@ -89,7 +89,8 @@ def play(options: Namespace) -> None:
             own = kept(place / "played.json", count, lambda way=way: played(way, count, options))  # type: ignore[misc]
             row |= own | {"of_expert": round(own["success"] / expert["success"], 4)}
         rows.append(row)
-    case = {"starts": count, "rows": ROWS, "threads": torch.get_num_threads()}
+    case = {"starts": count, **{f"rows of {kind}": rows for kind, rows in ROWS.items()}}
+    case["threads"] = torch.get_num_threads()
     rows.append({"who": EXPERT, "success": expert["success"], **{task: expert[task] for task in TASKS}})
     write("mixture", "cpu", rows, options.out, case=case)
 
