@@ -25,49 +25,79 @@ class Seen(NamedTuple):
     text: str
 
 
-async def one_request(port: int, body: Body, due: float | None = None) -> Seen:
+class Stream(asyncio.Protocol):
+    """A request, and what comes back, when. Nothing is read of it before all have ended: on a machine that client and
+    server share, the client should take little."""
+
+    def __init__(self, request: bytes) -> None:
+        self.request, self.came = request, list[tuple[float, bytes]]()
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        self.came.append((time.perf_counter(), data))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set_result(error)
+
+
+class Raw(NamedTuple):
+    sent: float
+    came: list[tuple[float, bytes]]
+
+
+async def one_request(port: int, body: Body, due: float | None = None) -> Raw:
     """A streamed completion. `due`: when it should have been sent, if the clients were late."""
     whole = json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    request = f"{head}content-length: {len(whole)}\r\n\r\n".encode() + whole
     sent = time.perf_counter() if due is None else due
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{head}content-length: {len(whole)}\r\n\r\n".encode() + whole)
-    came, tokens, text, done, other = list[float](), 0, "", False, b""
-    while line := await reader.readline():
-        if line.startswith(b"data: {"):
-            part = json.loads(line[6:])
-            came += [time.perf_counter()] if part.get("choices") else []
-            text += "".join(choice.get("text") or "" for choice in part.get("choices", ()))
-            tokens = (part.get("usage") or {}).get("completion_tokens", tokens)
-        else:
-            other += line
-        done = done or line.startswith(b"data: [DONE]")
-    writer.close()
+    loop = asyncio.get_running_loop()
+    _, stream = await loop.create_connection(lambda: Stream(request), "127.0.0.1", port)
+    await stream.ended
+    return Raw(sent, stream.came)
+
+
+def seen_in(raw: Raw) -> Seen:
+    came, tokens, text, done, other, rest = list[float](), 0, "", False, b"", b""
+    for when, data in raw.came:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data: {"):
+                part = json.loads(line[6:])
+                came += [when] if part.get("choices") else []
+                text += "".join(choice.get("text") or "" for choice in part.get("choices", ()))
+                tokens = (part.get("usage") or {}).get("completion_tokens", tokens)
+            else:
+                other += line
+            done = done or line.startswith(b"data: [DONE]")
     done = done or tokens > 0  # transformers' server does not say that it is done
     assert done and came, f"a stream was cut off, or refused: {other.decode(errors='replace')[:2000]}"
-    return Seen(sent, came, tokens, text)
+    return Seen(raw.sent, came, tokens, text)
 
 
 async def by_clients(port: int, bodies: Sequence[Body], clients: int) -> list[Seen]:
     """A closed loop: each of so many clients sends its next request when the last is answered."""
     waiting = iter(enumerate(bodies))
 
-    async def client() -> list[tuple[int, Seen]]:
+    async def client() -> list[tuple[int, Raw]]:
         return [(at, await one_request(port, body)) for at, body in waiting]
 
     found = await asyncio.gather(*(client() for _ in range(clients)))
-    return [seen for _, seen in sorted((one for some in found for one in some), key=lambda one: one[0])]
+    return [seen_in(raw) for _, raw in sorted((one for some in found for one in some), key=lambda one: one[0])]
 
 
 async def by_times(port: int, bodies: Sequence[Body], times: Sequence[float]) -> list[Seen]:
     """Each request at its time, in seconds, whether or not earlier ones are answered."""
     began = time.perf_counter()
 
-    async def one(body: Body, when: float) -> Seen:
+    async def one(body: Body, when: float) -> Raw:
         await asyncio.sleep(when)
         return await one_request(port, body, began + when)
 
-    return list(await asyncio.gather(*map(one, bodies, times)))
+    return list(map(seen_in, await asyncio.gather(*map(one, bodies, times))))
 
 
 def sent_by(port: int, bodies: Sequence[Body], clients: int = 0, times: Sequence[float] = ()) -> list[Seen]:

@@ -49,6 +49,7 @@ from headway.serve.schemas import (
 
 Result = TypeVar("Result")
 STATUSES = (400, 401, 404, 405, 408, 413, 429, 500, 503, 504)  # of errors
+COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -193,13 +194,15 @@ class Api:
         began = time.monotonic()
         before: dict[int, float] = {}
         self.metrics.read.labels(name).inc(len(one.request.given))
+        first, between = self.metrics.first.labels(name), self.metrics.between.labels(name)
+        written = self.metrics.written.labels(name)
         async with aclosing(thread.write(one.request, one.stop)) as parts:
             async for part in parts:
                 now = time.monotonic()
-                timed = self.metrics.between if part.sample in before else self.metrics.first
-                timed.labels(name).observe(now - before.get(part.sample, began))
+                timed = between if part.sample in before else first
+                timed.observe(now - before.get(part.sample, began))
                 before[part.sample] = now
-                self.metrics.written.labels(name).inc(part.id is not None)
+                written.inc(part.id is not None)
                 if part.ended:
                     self.metrics.all.labels(name).observe(now - began)
                     self.metrics.done.labels(name, answers.REASONS[part.ended]).inc()
@@ -344,7 +347,7 @@ def _usage(asked: list[Asked], rows: list[list[RowText]]) -> dict[str, int]:
 
 
 def _event(body: Any) -> bytes:
-    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + COMPACT.encode(body).encode() + b"\n\n"
 
 
 async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
