@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from headway.serve.tools import MOST_TOOLS, Tool, ToolCall, ToolChoice
 
@@ -13,7 +13,17 @@ MOST_SAMPLES = 128
 MOST_STOPS = 16
 MOST_TOP = 20
 
-Ids = Annotated[list[int], Field(min_length=1)]
+
+def a_number(value: Any) -> Any:
+    """Neither a switch nor a text, which Python would take for one."""
+    if isinstance(value, bool | str):
+        raise ValueError("Input should be a number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(a_number)]
+Amount = Annotated[float, BeforeValidator(a_number)]
+Ids = Annotated[list[Whole], Field(min_length=1)]
 Prompt = str | Ids | Annotated[list[str], Field(min_length=1)] | Annotated[list[Ids], Field(min_length=1)]
 Stop = str | Annotated[list[str], Field(max_length=MOST_STOPS)] | None
 
@@ -42,16 +52,16 @@ class Drawn(BaseModel, extra="forbid"):
     """Abstract. How text is drawn, in completions and in answers of a conversation."""
 
     model: str
-    temperature: float | None = Field(None, ge=0, le=100, description="0 takes the most probable token")
-    top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=-1, description="0 or -1: all")
-    min_p: float | None = Field(None, ge=0, le=1)
-    repetition_penalty: float | None = Field(None, gt=0)
-    presence_penalty: float | None = Field(None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    n: int | None = Field(None, ge=1, le=MOST_SAMPLES)
-    seed: int | None = Field(None, ge=0, le=MOST_SEED)
+    temperature: Amount | None = Field(None, ge=0, le=100, description="0 takes the most probable token")
+    top_p: Amount | None = Field(None, gt=0, le=1)
+    top_k: Whole | None = Field(None, ge=-1, description="0 or -1: all")
+    min_p: Amount | None = Field(None, ge=0, le=1)
+    repetition_penalty: Amount | None = Field(None, gt=0)
+    presence_penalty: Amount | None = Field(None, ge=-2, le=2)
+    frequency_penalty: Amount | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[int, Annotated[Amount, Field(ge=-100, le=100)]] | None = None
+    n: Whole | None = Field(None, ge=1, le=MOST_SAMPLES)
+    seed: Whole | None = Field(None, ge=0, le=MOST_SEED)
     stop: Stop = None
     ignore_eos: StrictBool | None = Field(None, description="a text has max_tokens tokens, whatever ends texts")
     response_format: Format | None = None
@@ -62,10 +72,10 @@ class Drawn(BaseModel, extra="forbid"):
 
 class CompletionRequest(Drawn):
     prompt: Prompt
-    max_tokens: int | None = Field(None, ge=0)
-    best_of: int | None = Field(None, ge=1, le=MOST_SAMPLES)
+    max_tokens: Whole | None = Field(None, ge=0)
+    best_of: Whole | None = Field(None, ge=1, le=MOST_SAMPLES)
     echo: StrictBool | None = None
-    logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    logprobs: Whole | None = Field(None, ge=0, le=MOST_TOP)
     suffix: None = None
 
 
@@ -92,10 +102,10 @@ class ChatMessage(BaseModel, extra="ignore"):
 
 class ChatRequest(Drawn):
     messages: list[ChatMessage] = Field(min_length=1)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_tokens: Whole | None = Field(None, ge=1)
+    max_completion_tokens: Whole | None = Field(None, ge=1)
     logprobs: StrictBool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+    top_logprobs: Whole | None = Field(None, ge=0, le=MOST_TOP)
     tools: list[Tool] | None = Field(None, max_length=MOST_TOOLS)
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: StrictBool | None = None
