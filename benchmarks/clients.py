@@ -20,6 +20,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -128,10 +129,11 @@ def by_headway(model: Path, texts: list[str]) -> list[float]:
     return [json.loads(line)["log_probability"] for line in done.stdout.splitlines()]
 
 
-def drawn_requests(python: str, address: str, examples: int) -> dict[str, Any]:
+def drawn_requests(python: str, address: str, place: Path, examples: int) -> dict[str, Any]:
     words = ["run", f"{address}/openapi.json", "--max-examples", str(examples), "--workers", "1"]
     words += ["--checks", "all", "--exclude-checks", LEFT_OUT, "--request-timeout", "120"]
-    done = subprocess.run([python, "-m", "schemathesis.cli", *words], capture_output=True, text=True, env=outside())
+    command = [python, "-m", "schemathesis.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=outside(), cwd=place)  # it leaves notes there
     told = done.stdout
     counted = re.search(r"([\d,]+) generated", told)
     kinds = re.findall(r"❌ (.*): (\d+)|🚫 (.*): (\d+)", told)
@@ -151,6 +153,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=64, help="of guidellm")
     parser.add_argument("--port", type=int, default=8123)
     options = parser.parse_args()
+    options.python = os.path.abspath(shutil.which(options.python) or options.python)
     texts = [line.strip() for line in lines(options.text) if 80 < len(line.strip()) < 400][: options.lines]
     with tempfile.TemporaryDirectory() as place, served(options.model, options.port) as address:
         export = headway("export", options.model, Path(place, "hf"), "--format", "hf")
@@ -158,7 +161,7 @@ def main() -> None:
         before = load(options.model, "cpu").ids("")[-1]
         theirs = by_lm_eval(options.python, address, texts, Path(place), before)
         rows = [by_guidellm(options.python, address, Path(place), options.clients, options.requests)]
-        rows += [drawn_requests(options.python, address, options.examples)]
+        rows += [drawn_requests(options.python, address, Path(place), options.examples)]
     mine = by_headway(options.model, texts)
     bits = sum(len(text.encode()) for text in texts) * math.log(2)
     apart = max(abs(one - other) for one, other in zip(mine, theirs, strict=True))

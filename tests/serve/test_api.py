@@ -248,6 +248,16 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "a picture": ("v1/chat/completions", {"model": "small", "messages": [{"role": "user", "content": [{}]}]}, 400),
     "an encoder": ("v1/completions", {"model": "vectors", "prompt": "a"}, 400),
     "no encoder": ("v1/embeddings", {"model": "small", "input": "a"}, 400),
+    "a writer asked for labels": ("v1/predict", {"model": "small", "input": "a"}, 400),
+    "a number for a schema": (
+        "v1/completions",
+        {
+            "model": "small",
+            "prompt": "a",
+            "response_format": {"type": "text", "json_schema": {"schema": 0}},
+        },
+        400,
+    ),
     "no translator": ("v1/translate", {"model": "small", "input": "a"}, 400),
     "10 MB": ("v1/completions", b"x" * 10_000_000, 413),
     "an unknown place": ("v1/other", {}, 404),

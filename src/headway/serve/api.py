@@ -307,6 +307,8 @@ class Api:
         thread = self._thread(body.model)
         model, given = thread.model, [body.input] if isinstance(body.input, str) else body.input
         values = [one if isinstance(one, str) else tuple(one) for one in given]
+        if "generate" in model.asked():  # nothing else could be written beside
+            raise Refused(400, "this model writes texts: ask POST /v1/completions or /v1/chat/completions")
         task = answers.task_of(model)
         found = await self._waited(request, thread.do(lambda: list(task.answer(model, values, dict(body.options)))))
         return JSONResponse({"model": body.model, "predictions": [one.values for one in found]})

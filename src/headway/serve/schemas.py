@@ -38,7 +38,7 @@ class StreamOptions(BaseModel, extra="ignore"):
 
 class NamedSchema(BaseModel, extra="ignore"):
     name: str | None = None
-    schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
+    schema_: dict[str, Any] | StrictBool | None = Field(None, alias="schema")
 
 
 class Format(BaseModel, extra="forbid"):
