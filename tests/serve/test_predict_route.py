@@ -64,3 +64,5 @@ def test_the_description_names_the_models_and_the_form_of_errors(address: str) -
     assert schemas["PredictionRequest"]["properties"]["model"]["enum"] == ["small", "translator"]
     for path in ("/v1/completions", "/v1/predict"):
         assert {"400", "401", "404", "429", "503"} <= set(told["paths"][path]["post"]["responses"])
+    answers = told["paths"]["/v1/completions"]["post"]["responses"]["200"]["content"]
+    assert set(answers) == {"application/json", "text/event-stream"}

@@ -102,8 +102,9 @@ class Api:
         app.get("/metrics", response_class=PlainTextResponse)(self.counted)
         app.get("/v1/models", **behind)(self.listed)
         app.get("/v1/models/{name}", **behind)(self.shown)
-        app.post("/v1/completions", **behind, response_model=None)(self.completions)
-        app.post("/v1/chat/completions", **behind, response_model=None)(self.chat)
+        streams: dict[str, Any] = {"responses": {200: {"content": {"text/event-stream": {}}}}}
+        app.post("/v1/completions", **behind, **streams, response_model=None)(self.completions)
+        app.post("/v1/chat/completions", **behind, **streams, response_model=None)(self.chat)
         app.post("/v1/embeddings", **behind, response_model=None)(self.embeddings)
         app.post("/v1/translate", **behind, response_model=None)(self.translate)
         app.post("/v1/predict", **behind, response_model=None)(self.predict)
