@@ -218,8 +218,9 @@ class Answers:
         return {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
 
     def part(self, index: int, part: Part, offset: int) -> dict[str, Any]:
-        known = self.scored and part.scored is not None
-        scores = self._scores([part.scored], [part.logp], [part.top], offset) if known else None
+        token, scores = part.scored, None
+        if self.scored and token is not None:
+            scores = self._scores([token], [part.logp], [part.top], offset)
         found = {"index": index, "finish_reason": REASONS[part.ended] if part.ended else None, "logprobs": scores}
         if self.chat and self.calls:
             return self._called(found, self.readers.setdefault(index, self.calls()), part)
