@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.data.demonstrations import CommandedSteps, commanded, padded
+from headway.data.demonstrations import CommandedSteps, commanded, moved, padded
 from headway.data.steps import best_of, hold_out_episodes, those
 from headway.data.trajectories import Asked, Trajectories, read_trajectories, save_trajectories
 from headway.errors import InputError
@@ -93,6 +93,12 @@ def test_pictures_of_a_window_are_moved_alike_and_edges_repeat(both: Trajectorie
         assert len(at) == 1
         found.add(at[0])
     assert len(found) > 2
+
+
+def test_a_picture_that_is_moved_out_of_sight_is_its_edge() -> None:
+    picture = np.arange(12, dtype=np.uint8).reshape(1, 1, 2, 2, 3)
+    [[corner]] = moved(picture, np.array([[10**9, -(10**9)]]))
+    assert (corner == picture[0, 0, 1, 0]).all()
 
 
 def test_another_command_is_other_data(both: Trajectories) -> None:

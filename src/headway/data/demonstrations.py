@@ -101,6 +101,7 @@ class CommandedBatches(StepBatches):
 def moved(pictures_BTPP3: Bytes, away_B2: Ints) -> Bytes:
     """The pictures of each row, moved by so many pixels down and across; what comes in at an edge repeats it."""
     high, wide = pictures_BTPP3.shape[2:4]
+    away_B2 = away_B2.clip(-max(high, wide), max(high, wide))  # further away there is no other picture
     most = int(np.abs(away_B2).max(initial=0))
     edges = (most, most)
     framed = np.pad(pictures_BTPP3, ((0, 0), (0, 0), edges, edges, (0, 0)), "edge")

@@ -30,11 +30,12 @@ Top = tuple[tuple[int, float], ...]
 
 @dataclass
 class RowText:
-    """One row so far. scored: its tokens and the one that ended it, as vLLM tells their log-probabilities."""
+    """One row so far. written: how many tokens; ids: those and the one that ended it, as vLLM tells their
+    log-probabilities."""
 
     text: str = ""
+    written: int = 0
     ids: list[int] = field(default_factory=list)
-    scored: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
     ended: Ended | None = None
@@ -42,10 +43,9 @@ class RowText:
     def add(self, part: Part) -> None:
         self.text += part.text
         self.ended = part.ended
-        if part.id is not None:
-            self.ids.append(part.id)
+        self.written += part.id is not None
         if part.scored is not None:
-            self.scored.append(part.scored)
+            self.ids.append(part.scored)
             self.logps.append(part.logp)
             self.top.append(part.top)
 
@@ -195,7 +195,7 @@ class Answers:
 
     def choice(self, index: int, row: RowText, echo: str = "", before: Any = None, offset: int = 0) -> dict[str, Any]:
         """`before`: ids, log-probabilities and likeliest tokens of an echoed prompt."""
-        ids, logps, top = row.scored, row.logps, row.top
+        ids, logps, top = row.ids, row.logps, row.top
         if before is not None:
             ids, logps, top = before[0] + ids, before[1] + logps, before[2] + top
         found = {"index": index, "finish_reason": REASONS[row.ended] if row.ended else None}

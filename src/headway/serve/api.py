@@ -346,7 +346,7 @@ def _echoed(model: Any, one: Asked, count: int) -> tuple[list[int], list[Any], l
 
 
 def _usage(asked: list[Asked], rows: list[list[RowText]]) -> dict[str, int]:
-    return usage(sum(len(one.request.given) for one in asked), sum(len(row.ids) for own in rows for row in own))
+    return usage(sum(len(one.request.given) for one in asked), sum(row.written for own in rows for row in own))
 
 
 def _event(body: Any) -> bytes:

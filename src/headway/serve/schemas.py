@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
+from pydantic_core import PydanticCustomError
 
 from headway.serve.tools import MOST_TOOLS, Tool, ToolCall, ToolChoice
 
@@ -17,7 +18,7 @@ MOST_TOP = 20
 def a_number(value: Any) -> Any:
     """Neither a switch nor a text, which Python would take for one."""
     if isinstance(value, bool | str):
-        raise ValueError("Input should be a number")
+        raise PydanticCustomError("number", "Input should be a number")
     return value
 
 
