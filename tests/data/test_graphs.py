@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from headway.data.columns import Columns
 from headway.data.graphs import (
@@ -127,6 +129,21 @@ def test_an_epoch_has_every_graph_once_and_like_sizes_together() -> None:
     assert [batches.batch(step)[1].tolist() for step in range(18)] == first
     spread = np.mean([np.ptp(sizes[some]) for some in first])
     assert spread < 15  # 48 where they are drawn at random
+
+
+def test_graphs_that_are_kept_filled_up_give_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = Facts(distances=True, path=2, walk=3, laplacian=2)
+    graphs = [placed(np.ones((4, 1), np.int64), LINE, np.full((3, 1), kind), facts) for kind in range(1, 12)]
+
+    def drawn() -> list[Any]:
+        batches = GraphBatches(graphs, lambda inputs, examples: inputs, 4, seed=1, full=True, flips=True)
+        return list(batches.epoch(1))
+
+    kept = drawn()
+    monkeypatch.setattr("headway.data.graphs.WHOLE", 0)
+    for one, other in zip(kept, drawn(), strict=True):
+        for (name, a), (_, b) in zip(one.tensors(), other.tensors(), strict=True):
+            assert a.dtype == b.dtype and torch.equal(a, b), name
 
 
 def test_all_graphs_have_as_many_kinds(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from headway.evaluate.flops import FORMULAS, Count, count
 from headway.models import FAMILIES, bert, build, gpt, neural_ngram, parts, recurrent, rung, transformer
 from headway.models.heads import Vectors
 from headway.models.ngram import NGram, NGramConfig
+from headway.models.parts import Blocks
 from headway.nn.attention import Additive, Multiplicative, SelfAttention
 from headway.nn.view import SEE_ALL
 
@@ -272,6 +273,17 @@ def test_counting_leaves_nothing_behind_for_real_passes() -> None:
     before = model(ids)[0]
     of.cost(6)
     assert torch.equal(model(ids)[0], before)
+
+
+def test_a_text_in_blocks_is_counted_and_leaves_nothing_behind() -> None:
+    config = bert.BertConfig(layers=1, width=16, inner=32, heads=2, max_length=96, pattern=Blocks(8, 1))
+    of = sketch("bert", config)
+    model = build(of.family, of.config, of.vocabularies).eval()
+    given = TextInputs(torch.arange(96)[None] % 50)
+    before = model(given).x_BTD
+    cost = of.cost(96)
+    assert torch.equal(model(given).x_BTD, before)
+    assert cost.activations > 0 and cost.flops > 0
 
 
 @pytest.mark.parametrize(("size", "published"), [("base", 109_482_240), ("large", 335_141_888)])

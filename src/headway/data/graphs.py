@@ -39,6 +39,7 @@ SMILES = ("smiles", "smi", "molecule")
 FARTHEST = 255  # a distance; also of nodes that no path joins
 MOST = 4096  # nodes of a graph
 SORTED = 16  # batches whose graphs are sorted by size
+WHOLE = 2**31  # bytes up to which graphs of batches of one shape are kept filled up
 
 
 class Graph(NamedTuple):
@@ -320,8 +321,9 @@ def joined(graphs: Sequence[Placed], nodes: int = 0, edges: int = 0) -> GraphInp
 class GraphBatches:
     """Endless batches of `rows` graphs, epoch after epoch, each in a new order: a function of the seed and the step.
 
-    answers: makes a batch of inputs and the numbers of their graphs. full: every batch has the same shape; else graphs
-    of like size are together, of each `SORTED` batches, so that there is little padding. flips: the signs of
+    answers: makes a batch of inputs and the numbers of their graphs. full: every batch has the same shape, and graphs
+    are filled up once, where memory allows it: a step of a small model is shorter than filling them up again. Else
+    graphs of like size are together, of each `SORTED` batches, so that there is little padding. flips: the signs of
     eigenvectors are drawn anew for every graph and step."""
 
     def __init__(
@@ -337,11 +339,23 @@ class GraphBatches:
             rung(max(len(graph.nodes_NF) for graph in graphs)),
             rung(max(1, *(len(graph.edges_E2) for graph in graphs))),
         ) if full else (0, 0)  # fmt: skip
+        self.whole = joined(graphs, *self.most) if full and self._room() <= WHOLE else None
+
+    def _room(self) -> int:
+        """Bytes of all graphs, filled up."""
+        one = joined(self.graphs[:1], *self.most)
+        return len(self.graphs) * sum(tensor.nbytes for _, tensor in one.tensors())
+
+    def _inputs(self, examples: Ints) -> GraphInputs:
+        if self.whole is None:
+            return joined([self.graphs[example] for example in examples.tolist()], *self.most)
+        rows = torch.tensor(examples)
+        return self.whole.map(lambda tensor: tensor[rows])
 
     def batch(self, step: int) -> Any:
         epoch, at = divmod(step, self.per_epoch)
         examples = self._order(epoch)[at * self.rows : (at + 1) * self.rows]
-        inputs = joined([self.graphs[example] for example in examples.tolist()], *self.most)
+        inputs = self._inputs(examples)
         if self.flips and inputs.vectors_BNK is not None:
             signs = generator(self.seed, step, 11).integers(0, 2, (len(examples), 1, inputs.vectors_BNK.shape[2]))
             inputs.vectors_BNK.mul_(torch.from_numpy(2.0 * signs - 1.0))

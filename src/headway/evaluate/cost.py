@@ -21,10 +21,12 @@ from headway.evaluate.flops import Call, Count, Part, ShapesOnly, count
 from headway.models import FAMILIES
 from headway.models.blank import blank
 from headway.nn.recurrent import RecurrentLayer
+from headway.nn.tiles import tiling_of
 from headway.nn.view import triangle
 
 TRAINING = 3  # forward passes that the products of a training step are worth
 FEW = 4  # steps of a recurrence that are run
+KEPT = (triangle, tiling_of)  # what is kept between calls: of real tensors it stays out, and none without memory stays
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class Sketch:
             kept[storage._cdata] = storage.nbytes()
             return tensor
 
-        triangle.cache_clear()  # cached masks of real tensors stay out, and none without memory stays in the cache
+        _forget()
         try:
             # A warning is about a setting for AMD GPUs. Without oneDNN: its LSTM keeps memory that is not shown here.
             with (
@@ -168,8 +170,13 @@ class Sketch:
                     kept.pop(tensor.untyped_storage()._cdata, None)
                 del result
         finally:
-            triangle.cache_clear()
+            _forget()
         return sum(kept.values())
+
+
+def _forget() -> None:
+    for function in KEPT:
+        function.cache_clear()
 
 
 def training_bytes(parameters: int, element: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from headway.nn.mask import Everything, Mask, mixed
 from headway.nn.position import Scene
@@ -37,8 +38,10 @@ class InBlocks(Mask):
 
     def tiles(self, size: int, length: int) -> NDArray[np.bool_]:
         assert size == self.size, "blocks of one rule have one size"
-        number_N = torch.arange(-(-length // size))
-        return self.allows_block(number_N[:, None], number_N, len(number_N) - 1).expand(len(number_N), -1).numpy()
+        with _disable_current_modes():  # an estimate of a model's cost computes nothing, but it needs these numbers
+            number_N = torch.arange(-(-length // size), device="cpu")
+            seen_NN = self.allows_block(number_N[:, None], number_N, len(number_N) - 1).expand(len(number_N), -1)
+            return seen_NN.numpy()
 
     def within(self) -> Mask:
         return Everything()
