@@ -17,6 +17,7 @@ import argparse
 import gzip
 import json
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import numpy as np
 
 DEPTH, ARGUMENTS, LEAST, MOST, OPERATION = 10, 10, 500, 2000, 0.25
 COUNTS = {"train": 96_000, "valid": 2000, "test": 2000}
+TOGETHER = 1000
 FIRST = 0x100  # a pixel is the character behind this one: letters that no tokenizer changes
 BYTES = 4000
 QUARTER = 12_500  # reviews of one part and one side
@@ -43,14 +45,23 @@ def tree(draw: np.random.Generator, depth: int = 1) -> tuple[list[str], int]:
     return tokens, OPERATIONS[name]([value for _, value in parts])
 
 
-def listops(seed: int) -> Iterator[tuple[str, str]]:
-    draw, seen = np.random.default_rng(seed), set()
-    while True:
+def some_lists(seeds: tuple[int, int]) -> list[tuple[str, str]]:
+    """A thousand lists: all cores draw, and what is drawn is the same on any number of them."""
+    draw, found = np.random.default_rng(seeds), []
+    while len(found) < TOGETHER:
         tokens, value = tree(draw)
-        text = " ".join(tokens)
-        if LEAST < len(tokens) < MOST and text not in seen:
-            seen.add(text)
-            yield str(value), text
+        if LEAST < len(tokens) < MOST:
+            found.append((str(value), " ".join(tokens)))
+    return found
+
+
+def listops(part: int, count: int) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    with ProcessPoolExecutor() as pool:
+        for rows in pool.map(some_lists, [(part, number) for number in range(count // TOGETHER)]):
+            assert seen.isdisjoint(text for _, text in rows), "the same list twice"
+            seen.update(text for _, text in rows)
+            yield from rows
 
 
 def write(path: Path, rows: Iterable[tuple[str, str]], count: int) -> None:
@@ -110,8 +121,8 @@ def main() -> None:
     for part in options.parts:
         folder = options.out / part
         if part == "listops":
-            for seed, (name, count) in enumerate(COUNTS.items()):
-                write(folder / f"{name}.tsv.gz", listops(seed), count)
+            for number, (name, count) in enumerate(COUNTS.items()):
+                write(folder / f"{name}.tsv.gz", listops(number, count), count)
         elif part == "text":
             for name in ("train", "test"):
                 write(folder / f"{name}.tsv.gz", reviews(options.reviews, name), 25_000)
