@@ -59,7 +59,7 @@ def train(options: Namespace) -> None:
         common = [f"engine.batch={batch}", f"engine.device={options.device}", *options.settings]
         return trained("mixture-all", folder(way), options.runs, [*own, *common])
 
-    side_by_side(one, list(WAYS), options.parallel)
+    side_by_side(one, options.ways, options.parallel)
 
 
 def played(way: str, count: int, options: Namespace) -> dict[str, Any]:
@@ -101,6 +101,7 @@ PARTS = {"make": make, "train": train, "play": play}
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="which are trained")
     parser.add_argument("--starts", type=int, default=50, help="episodes of each task")
     options = training_options(parser, "mixture", seeds=1)
     os.environ.setdefault("PYTHONPATH", "src")
