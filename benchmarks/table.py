@@ -22,6 +22,7 @@ import chosen
 import columns
 import columns_attention as attention
 import columns_encoders as encoders
+import columns_graphs as graphs
 import columns_seeing as seeing
 import columns_serving as serving
 from formats import Column, count, number, share
@@ -289,7 +290,7 @@ BY_DEVICE = by_device(
     transfer_pooling=encoders.TRANSFER_POOLING, big_bird=attention.BIG_BIRD, http_serving=serving.HTTP_SERVING,
     azure=serving.AZURE, servers=serving.SERVERS, streams=serving.STREAMS, embedding=columns.EMBEDDING,
     loading=columns.LOADING, tracing=attention.TRACING, ladder=columns.LADDER, road=columns.ROAD,
-    pairs=columns.PAIRS,
+    pairs=columns.PAIRS, zinc=graphs.ZINC, mutag=graphs.MUTAG,
 )  # fmt: skip
 TABLES: dict[str, Callable[[Path], list[str]]] = {
     "front": front,
@@ -314,6 +315,10 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "text_cnn_batches": lambda results: [table(*shown) for shown in chosen.batches(read(results, "text-cnn-cuda"))],
     "clients": lambda results: [
         block for name, *shown in serving.asked(read(results, "clients")) for block in (f"{name}:", table(*shown))
+    ],
+    "molecules": lambda results: [
+        *speed(results, "molecules", graphs.MOLECULES),
+        *one(results, "molecules-forest", graphs.MOLECULES),
     ],
     "mixture": lambda results: one(results, "mixture", columns.MIXTURE),
     "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", attention.ALIGNMENT),
