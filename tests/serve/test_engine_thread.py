@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,15 +22,19 @@ def gpt():
     return small_writer()
 
 
+async def count(batches: AsyncIterator[list[Any]]) -> int:
+    return sum([len(parts) async for parts in batches])
+
+
 def test_a_client_that_hangs_up_ends_its_rows(gpt):
     thread = EngineThread(gpt, rows=2)
     request = Request(gpt.ids("the"), max_new=10**6, window=True, stops=frozenset())
 
     async def leave() -> None:
-        parts = thread.write(request)
+        parts = thread.write([request])
         await anext(parts)
         await parts.aclose()
-        waiting = [thread.write(request) for _ in range(3)]
+        waiting = [thread.write([request]) for _ in range(3)]
         firsts = [asyncio.ensure_future(anext(parts)) for parts in waiting]
         await asyncio.wait(firsts, return_when=asyncio.FIRST_COMPLETED)
         for first in firsts:
@@ -56,11 +61,11 @@ def test_what_does_not_fit_into_memory_is_told_and_the_others_are_written(gpt, m
     monkeypatch.setattr(engine_thread.Engine, "admit", full)
 
     async def both() -> int:
-        parts = thread.write(small)
-        await anext(parts)
+        parts = thread.write([small])
+        first = len(await anext(parts))
         with pytest.raises(MemoryError, match="--rows"):
-            await anext(thread.write(large))
-        return 1 + len([part async for part in parts])
+            await anext(thread.write([large]))
+        return first + await count(parts)
 
     assert asyncio.run(both()) == 20
     thread.close()
@@ -71,7 +76,7 @@ def test_a_failure_ends_what_is_written_and_the_next_request_is_answered(gpt, mo
     request = Request(gpt.ids("the"), max_new=5)
 
     async def written() -> int:
-        return len([part async for part in thread.write(request)])
+        return await count(thread.write([request]))
 
     def broken(self: Any) -> None:
         raise RuntimeError("broken")
@@ -88,7 +93,7 @@ def test_a_pool_stays_for_the_next_request(gpt):
     thread = EngineThread(gpt, rows=3)
 
     async def written() -> int:
-        return len([part async for part in thread.write(Request(gpt.ids("the"), max_new=5))])
+        return await count(thread.write([Request(gpt.ids("the"), max_new=5)]))
 
     assert asyncio.run(written()) == 5
     [pool] = thread._engine.pools  # type: ignore[union-attr]
@@ -101,7 +106,7 @@ def test_ids_that_the_tokenizer_does_not_know_are_told(gpt):
     thread = EngineThread(gpt)
 
     async def written(ids: list[int]) -> int:
-        return len([part async for part in thread.write(Request(ids, max_new=5))])
+        return await count(thread.write([Request(ids, max_new=5)]))
 
     with pytest.raises(InputError, match="not in the vocabulary"):
         asyncio.run(written([10**6]))
@@ -114,9 +119,39 @@ def test_a_full_queue_is_told_at_once(gpt):
     thread.queue.append(None)  # type: ignore[arg-type]
 
     async def one() -> None:
-        await anext(thread.write(Request(gpt.ids("the"))))
+        await anext(thread.write([Request(gpt.ids("the"))]))
 
     with pytest.raises(Busy):
         asyncio.run(one())
     thread.queue.clear()
     thread.close()
+
+
+def test_parts_of_several_requests_have_their_numbers_and_come_together_to_one_who_is_late(gpt):
+    thread = EngineThread(gpt)
+    requests = [Request(gpt.ids("the"), max_new=most, stops=frozenset()) for most in (3, 7)]
+
+    async def late() -> list[list[tuple[int, Any]]]:
+        batches = thread.write(requests)
+        found = [await anext(batches)]
+        while thread.jobs or thread.queue:
+            await asyncio.sleep(0.01)
+        return found + [parts async for parts in batches]
+
+    first, *rest = asyncio.run(late())
+    numbers = [number for parts in (first, *rest) for number, _ in parts]
+    assert numbers.count(0) == 3 and numbers.count(1) == 7
+    assert len(rest) == 1  # all that had come meanwhile
+    thread.close()
+
+
+def test_what_takes_too_long_is_ended(gpt):
+    thread = EngineThread(gpt)
+    endless = Request(gpt.ids("the"), max_new=10**6, window=True, stops=frozenset())
+
+    async def wait() -> int:
+        return await count(thread.write([endless], seconds=0.2))
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(wait())
+    thread.close()  # would not end while it is written

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing
@@ -28,13 +27,15 @@ import numpy as np
 from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from pydantic_core import to_json
 
+from headway.generate.request import Ended
 from headway.serve import answers
 from headway.serve.answers import Answers, Asked, RowText, prompt_logps, usage
 from headway.serve.api_errors import Refused, explain, form
 from headway.serve.api_errors import told as told_of
 from headway.serve.app import page
-from headway.serve.engine_thread import SHARED, EngineThread, Part
+from headway.serve.engine_thread import SHARED, EngineThread, Numbered, Part
 from headway.serve.limits import LOOPBACK, Limited
 from headway.serve.metrics import Metrics
 from headway.serve.schemas import (
@@ -49,7 +50,6 @@ from headway.serve.schemas import (
 
 Result = TypeVar("Result")
 STATUSES = (400, 401, 404, 405, 408, 413, 429, 500, 503, 504)  # of errors
-COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -190,40 +190,46 @@ class Api:
         if most > self.limits.tokens:
             raise Refused(400, f"max_tokens: {most} is more than this server writes, {self.limits.tokens}")
 
-    async def _parts(self, thread: EngineThread, name: str, one: Asked) -> AsyncGenerator[Part, None]:
-        """What is written behind one prompt, counted."""
+    async def _parts(
+        self, thread: EngineThread, name: str, asked: list[Asked], seconds: float = 0.0
+    ) -> AsyncGenerator[list[Numbered], None]:
+        """What is written behind these prompts, counted."""
         began = time.monotonic()
-        before: dict[int, float] = {}
-        self.metrics.read.labels(name).inc(len(one.request.given))
+        before: dict[tuple[int, int], float] = {}
+        self.metrics.read.labels(name).inc(sum(len(one.request.given) for one in asked))
         first, between = self.metrics.first.labels(name), self.metrics.between.labels(name)
         written = self.metrics.written.labels(name)
-        async with aclosing(thread.write(one.request, one.stop)) as parts:
-            async for part in parts:
+        requests, stop = [one.request for one in asked], asked[0].stop
+        async with aclosing(thread.write(requests, stop, seconds)) as batches:
+            async for parts in batches:
                 now = time.monotonic()
-                timed = between if part.sample in before else first
-                timed.observe(now - before.get(part.sample, began))
-                before[part.sample] = now
-                written.inc(part.id is not None)
-                if part.ended:
-                    self.metrics.all.labels(name).observe(now - began)
-                    self.metrics.done.labels(name, answers.REASONS[part.ended]).inc()
-                yield part
+                for number, part in parts:
+                    row = number, part.sample
+                    timed = between if row in before else first
+                    timed.observe(now - before.get(row, began))
+                    before[row] = now
+                    written.inc(part.id is not None)
+                    if part.ended:
+                        self.metrics.all.labels(name).observe(now - began)
+                        self.metrics.done.labels(name, answers.REASONS[part.ended]).inc()
+                yield parts
 
     async def _written(
         self, thread: EngineThread, body: Drawn, asked: list[Asked], request: Request, only_read: bool = False
     ) -> list[list[RowText]]:
         """Every row to its end. A client that hangs up ends them."""
-        if only_read:
-            return [[RowText(ended="length") for _ in range(one.request.samples)] for one in asked]
+        ended: Ended | None = "length" if only_read else None
+        found = [[RowText(ended=ended) for _ in range(one.request.samples)] for one in asked]
 
-        async def rows(one: Asked) -> list[RowText]:
-            found = [RowText() for _ in range(one.request.samples)]
-            async with aclosing(self._parts(thread, body.model, one)) as parts:
-                async for part in parts:
-                    found[part.sample].add(part)
-            return found
+        async def rows() -> None:
+            async with aclosing(self._parts(thread, body.model, asked)) as batches:
+                async for parts in batches:
+                    for number, part in parts:
+                        found[number][part.sample].add(part)
 
-        return list(await self._waited(request, asyncio.gather(*map(rows, asked))))
+        if not only_read:
+            await self._waited(request, rows())
+        return found
 
     async def _waited(self, request: Request, work: Awaitable[Result]) -> Result:
         async with asyncio.timeout(self.limits.seconds):
@@ -241,44 +247,34 @@ class Api:
         only_read: bool,
     ) -> AsyncIterator[bytes]:  # fmt: skip
         """What comes before anything is written, an event for each token of all rows (where tools may be called, for
-        each text), then `[DONE]`; an error in between is an event too."""
-        numbered: asyncio.Queue[tuple[int, Part] | BaseException | None] = asyncio.Queue()
+        each text), those together that wait together, then `[DONE]`; an error in between is an event too."""
         samples, written = body.n or 1, 0
-
-        async def one_prompt(number: int, one: Asked) -> None:
-            async with aclosing(self._parts(thread, body.model, one)) as parts:
-                async for part in parts:
-                    numbered.put_nowait((number * samples + part.sample, part))
-
-        async def all_prompts() -> None:
-            try:
-                async with asyncio.timeout(self.limits.seconds):
-                    written = [] if only_read else asked
-                    await asyncio.gather(*(one_prompt(number, one) for number, one in enumerate(written)))
-                numbered.put_nowait(None)
-            except Exception as error:
-                numbered.put_nowait(error)
-
-        work = asyncio.create_task(all_prompts())
         offsets = [len(self._before(thread, one)) for one in asked for _ in range(samples)] if told.scored else None
+
+        def event(number: int, part: Part) -> bytes:
+            nonlocal written
+            index, empty = number * samples + part.sample, not part.text and not part.ended
+            written += part.id is not None
+            if empty and (part.id is None or told.calls is not None):
+                return b""
+            found = _event(told.chunk([told.part(index, part, offsets[index] if offsets else 0)]))
+            if offsets:
+                offsets[index] += len(part.text)
+            return found
+
+        for choice in first:
+            yield _event(told.chunk([choice]))
         try:
-            for choice in first:
-                yield _event(told.chunk([choice]))
-            while (found := await numbered.get()) is not None:
-                if isinstance(found, BaseException):
-                    yield _event(told_of(found)[1])
-                    break
-                index, part = found
-                written += part.id is not None
-                if part.text or part.ended or (part.id is not None and told.calls is None):
-                    yield _event(told.chunk([told.part(index, part, offsets[index] if offsets else 0)]))
-                if offsets:
-                    offsets[index] += len(part.text)
-            if body.stream_options and body.stream_options.include_usage:
-                yield _event(told.chunk([], usage(sum(len(one.request.given) for one in asked), written)))
-            yield b"data: [DONE]\n\n"
-        finally:
-            work.cancel()
+            if not only_read:
+                async with aclosing(self._parts(thread, body.model, asked, self.limits.seconds)) as batches:
+                    async for parts in batches:
+                        if events := b"".join(event(number, part) for number, part in parts):
+                            yield events
+        except Exception as error:
+            yield _event(told_of(error)[1])
+        if body.stream_options and body.stream_options.include_usage:
+            yield _event(told.chunk([], usage(sum(len(one.request.given) for one in asked), written)))
+        yield b"data: [DONE]\n\n"
 
     def _before(self, thread: EngineThread, one: Asked) -> str:
         """The text of a prompt: places of tokens are counted from its start."""
@@ -350,7 +346,7 @@ def _usage(asked: list[Asked], rows: list[list[RowText]]) -> dict[str, int]:
 
 
 def _event(body: Any) -> bytes:
-    return b"data: " + COMPACT.encode(body).encode() + b"\n\n"
+    return b"data: " + to_json(body) + b"\n\n"
 
 
 async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import traceback
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from queue import SimpleQueue
@@ -55,15 +55,20 @@ class Part(NamedTuple):
         return self.end if self.id is None else self.id
 
 
+Numbered = tuple[int, Part]  # the number of its request, and a part
+
+
 @dataclass(eq=False)
 class Job:
-    """A request in this thread. Parts, or an error, are put into `found` on the loop of its caller."""
+    """A request in this thread. Its parts, with the number that its caller has given it, or an error, are put into
+    `found` on the loop of the caller."""
 
     request: Request
     stop: tuple[str, ...]
     loop: asyncio.AbstractEventLoop
-    key: int = 0
-    found: asyncio.Queue[Part | BaseException] = field(default_factory=asyncio.Queue)
+    found: asyncio.Queue[Numbered | BaseException]
+    number: int
+    key: int
     spellings: list[Spelling] = field(default_factory=list)
     left: int = 0  # samples that are still written
 
@@ -92,24 +97,39 @@ class EngineThread:
 
     # From the event loop.
 
-    async def write(self, request: Request, stop: tuple[str, ...] = ()) -> AsyncGenerator[Part, None]:
-        """The parts of all samples as they come. A caller that leaves early ends its rows."""
+    async def write(
+        self, requests: Sequence[Request], stop: tuple[str, ...] = (), seconds: float = 0.0
+    ) -> AsyncGenerator[list[Numbered], None]:
+        """The parts of all samples, each with the number of its request: each time all that have come since the last,
+        so that a caller who cannot keep up is given more at a time. One who leaves early ends its rows. seconds: until
+        a TimeoutError is raised (0: never)."""
         if len(self.queue) >= self.waiting:
             raise Busy
-        job = Job(request, stop, asyncio.get_running_loop(), next(self._keys), left=request.samples)
-        self._inbox.put(lambda: self.queue.append(job))
-        left = request.samples
+        loop = asyncio.get_running_loop()
+        found: asyncio.Queue[Numbered | BaseException] = asyncio.Queue()
+        jobs = [
+            Job(request, stop, loop, found, number, next(self._keys), left=request.samples)
+            for number, request in enumerate(requests)
+        ]
+        left = sum(job.left for job in jobs)
+        self._inbox.put(lambda: self.queue.extend(jobs))
+        late = loop.call_later(seconds, found.put_nowait, TimeoutError()) if seconds else None
         try:
             while left:
-                part = await job.found.get()
-                if isinstance(part, BaseException):
-                    left = 0
-                    raise part
-                left -= part.ended is not None
-                yield part
+                given = [await found.get()]
+                while not found.empty():
+                    given.append(found.get_nowait())
+                if parts := [one for one in given if not isinstance(one, BaseException)]:
+                    left -= sum(part.ended is not None for _, part in parts)
+                    yield parts
+                for error in given:
+                    if isinstance(error, BaseException):
+                        raise error
         finally:
+            if late is not None:
+                late.cancel()
             if left:
-                self._inbox.put(lambda: self._leave(job))
+                self._inbox.put(lambda: self._leave(jobs))
 
     async def do(self, task: Callable[[], Result]) -> Result:
         """The result of other work with the model, between two steps."""
@@ -174,8 +194,7 @@ class EngineThread:
                 self._engine = self._new_engine()
             self._engine.admit([(job.key, job.request) for job in some], checked=True)
         except (MemoryError, torch.OutOfMemoryError):  # those that are written stay
-            for job in some:
-                self._leave(job)
+            self._leave(some)
             _deliver([(job, MemoryError(NO_MEMORY)) for job in some])
 
     def _new_engine(self) -> Engine:
@@ -219,12 +238,13 @@ class EngineThread:
             self._engine.evict(stopped)
         _deliver(parts)
 
-    def _leave(self, job: Job) -> None:
-        """Nobody reads it any more."""
-        if job in self.queue:
-            self.queue.remove(job)
-        elif self.jobs.pop(job.key, None) is not None and self._engine is not None:
-            self._engine.evict((job.key, sample) for sample in range(job.request.samples))
+    def _leave(self, jobs: Sequence[Job]) -> None:
+        """Nobody reads them any more."""
+        for job in jobs:
+            if job in self.queue:
+                self.queue.remove(job)
+            elif self.jobs.pop(job.key, None) is not None and self._engine is not None:
+                self._engine.evict((job.key, sample) for sample in range(job.request.samples))
 
     def _fail(self, error: BaseException) -> None:
         """All rows are lost; the next request starts anew."""
@@ -253,7 +273,7 @@ def _deliver(parts: list[tuple[Job, Part | BaseException]]) -> None:
 
 def _put(parts: list[tuple[Job, Part | BaseException]]) -> None:
     for job, part in parts:
-        job.found.put_nowait(part)
+        job.found.put_nowait(part if isinstance(part, BaseException) else (job.number, part))
 
 
 def _settle(done: asyncio.Future[Any], found: Any, error: BaseException | None) -> None:
