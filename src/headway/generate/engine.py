@@ -115,6 +115,11 @@ class Engine:
             pool.evict(self._left_by(self.reading.popleft()))
         return read
 
+    def _fits(self, read: int) -> bool:
+        """Whether the first prompts that wait are read before the next step too: prompts that are read in two parts
+        take longer than those that are read in one."""
+        return not read or read + min(self.chunk, self.reading[0].left) <= self.chunk
+
     def _left_by(self, reading: Reading) -> set[tuple[int, int]]:
         """Rows that were evicted while they were read."""
         gone = self._evicted & reading.rows
@@ -140,9 +145,9 @@ class Engine:
         """The next token of every sampled row, and what searches have found; what has ended leaves."""
         self._settle()
         try:
-            left = self.chunk
-            while self.reading and (left > 0 or not any(map(len, self.pools))):  # or no row waits for its next step
-                left -= self._read_on(left if left > 0 else self.chunk)
+            read = 0
+            while self.reading and (self._fits(read) or not any(map(len, self.pools))):  # or no row waits for its step
+                read += self._read_on(self.chunk)
         except (MemoryError, torch.OutOfMemoryError) as error:
             reading = self.reading.popleft()
             self._left_by(reading)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -73,8 +74,12 @@ class Generator(Writing, Answering):
         return generator
 
     def asked(self) -> list[str]:
-        traced = bool(token_tables(self.model))  # a model that counts has nothing inside
-        return [name for name in super().asked() if traced or name != "trace"]
+        return [name for name in super().asked() if self._traced or name != "trace"]
+
+    @cached_property
+    def _traced(self) -> bool:
+        """A model that counts has nothing inside."""
+        return bool(token_tables(self.model))
 
     @one_or_many(is_prompt)
     def generate(self, prompts: Sequence[Asked], *, best_of: int = 1, judge: Any = None, **settings: Any) -> list[str]:

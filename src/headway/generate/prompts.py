@@ -54,6 +54,12 @@ class Reading:
         whole = all(read == len(text) for read, text in zip(self.read, self.texts, strict=True))
         return self.kind.sliding or (self.state is not None and whole)
 
+    @property
+    def left(self) -> int:
+        """Tokens that are still to be read, padding counted; before the first are read, those that are shared too."""
+        longest = max(len(text) - read for text, read in zip(self.texts, self.read, strict=True))
+        return longest * len(self.texts)
+
     def read_some(self, model: Steps, device: torch.device, prefixes: Prefixes | None, most: int) -> int:
         """Read at most so many tokens, padding counted, and at least one of each; 0: all of them, as of states that are
         no mere caches. How many were read."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from headway.nn.cache import FixedCache
-from headway.nn.slots import Clock, Places, Slot, Values, put
+from headway.nn.slots import Clock, Places, Slot, Values, copy_rows, put
 
 
 @dataclass
@@ -148,7 +148,7 @@ class State:
             if isinstance(slot, FixedCache):
                 if slot.kv_2CRHK is not None:
                     kv_2CRHK = slot.kv_2CRHK[:, :used]
-                    kv_2CRHK.index_copy_(2, to_R, kv_2CRHK.index_select(2, from_R))
+                    copy_rows(kv_2CRHK, kv_2CRHK, 2, from_R, to_R)
             else:
                 assert isinstance(slot, Values)
                 for tensor in slot.tensors:

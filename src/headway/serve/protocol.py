@@ -7,17 +7,19 @@ import json
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 15.0  # for the first line and the headers of a request
+HEADER_BYTES = 1 << 16
 CONNECTIONS = 200  # at a time
 
 
-class Guarded(H11Protocol):
-    """uvicorn's protocol. A connection on which no request comes in time is closed, further connections than
-    `most` are answered 503, and what is no HTTP is answered 400."""
+class Guarded(HttpToolsProtocol):
+    """uvicorn's protocol. A connection on which no request comes in time, or one without end, is closed, further
+    connections than `most` are answered 503, and what is no HTTP is answered 400."""
 
     most = CONNECTIONS
+    _unread = 0  # bytes of a request whose headers have not ended
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -28,8 +30,14 @@ class Guarded(H11Protocol):
             self._watch()
 
     def data_received(self, data: bytes) -> None:
-        if not self.transport.is_closing():
-            super().data_received(data)
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._unread = self._unread + len(data) if self._awaits else 0
+        if self._unread > HEADER_BYTES:
+            line = f"the headers of a request have at most {HEADER_BYTES:,} bytes"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, line)
+        else:
             self._watch()
 
     def on_response_complete(self) -> None:
@@ -43,9 +51,14 @@ class Guarded(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP request that can be read")
 
+    @property
+    def _awaits(self) -> bool:
+        """Whether the headers of a request are still to come."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _watch(self) -> None:
         """Start the clock where headers are awaited, stop it where a request is worked at."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._awaits:
             self._stop_watching()
         elif self._late is None:
             line = f"no request came within {HEADER_SECONDS:g} seconds"
