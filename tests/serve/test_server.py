@@ -203,6 +203,8 @@ def test_more_connections_than_allowed_and_what_is_no_http_are_told_so(translato
             400,
             {"error": "this is no HTTP request that can be read"},
         )
+        endless = b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20_000
+        assert raw(address, endless) == (431, {"error": "the headers of a request have at most 65,536 bytes"})
         host, port = address.removeprefix("http://").rstrip("/").split(":")
         with contextlib.ExitStack() as stack:
             for _ in range(3):

@@ -23,6 +23,7 @@ from headway.nn.cache import Cache
 from headway.nn.position import Position
 from headway.nn.score import ScaledBy
 from headway.nn.slots import Memory
+from headway.nn.spans import attend_spans
 from headway.nn.tiles import tile_attend
 from headway.nn.view import SEE_ALL, View
 
@@ -141,9 +142,11 @@ def fused_attend(
             bias_BHTS = fold(bias_BHTS, groups)
         mixed_BGTK = fused_attend(fold(q_BHTK, groups), k_BGSK, v_BGSK, view, bias_BHTS, score, dropout)
         return mixed_BGTK.reshape(*q_BHTK.shape[:3], -1)
-    plain = bias_BHTS is None and not dropout and scale is None and not torch.is_grad_enabled()
-    if plain and view.prefix_B is not None and kernels.takes(q_BHTK, k_BGSK, v_BGSK):
+    plain = bias_BHTS is None and not dropout and not torch.is_grad_enabled()
+    if plain and scale is None and view.prefix_B is not None and kernels.takes(q_BHTK, k_BGSK, v_BGSK):
         return kernels.attend_prefix(q_BHTK, k_BGSK, v_BGSK, view.prefix_B)
+    if plain and heads == groups and (spans := view.spans(k_BGSK)):
+        return attend_spans(q_BHTK, k_BGSK, v_BGSK, spans, scale)
     if view.dense and bias_BHTS is None and not dropout and view.fits_kernels and _takes_blocks(q_BHTK, keys):
         return flex_attend(q_BHTK, k_BGSK, v_BGSK, view, None, score)
     tiling = view.tiling() if bias_BHTS is None else None

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headway.compiling import Uncompiled
 from headway.nn.position import Position, Scene
+from headway.nn.spans import CALL, Span, spans_of
 from headway.nn.tiles import KERNEL_BLOCK, TileMask, Tiling, block_mask_of, tile_mask, tiling_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class View:
     _blocks: list[BlockMask] = field(default_factory=list, repr=False)
     _tiles: list[TileMask] = field(default_factory=list, repr=False)
     _tiling: list[Tiling | None] = field(default_factory=list, repr=False)
+    _spans: list[list[Span]] = field(default_factory=list, repr=False)
     turns: list[Tensor] = field(default_factory=list, repr=False)  # of one position, for a step
 
     @property
@@ -113,6 +115,18 @@ class View:
             assert self.rule is not None
             self._tiles.append(tile_mask(self.rule, self.scene, tiling, dtype))
         return self._tiles[0]
+
+    def spans(self, k_BHSK: Tensor) -> list[Span]:
+        """Rows that are read together, where each of them sees a number of first keys, on a CPU, and takes a step; none
+        where that is one call anyway."""
+        lengths_B, scene = self.prefix_B, self.scene
+        if lengths_B is None or scene is None or scene.queries > 1 or torch.compiler.is_compiling():
+            return []
+        if type(lengths_B) is not Tensor or lengths_B.device.type != "cpu" or len(lengths_B) == 1:
+            return []  # its numbers are not at hand
+        if not self._spans:
+            self._spans.append(spans_of(lengths_B, CALL // (2 * k_BHSK[0, :, 0].nbytes)))
+        return self._spans[0] if len(self._spans[0]) > 1 else []
 
     def added(self, dtype: torch.dtype) -> Tensor | None:
         """What the rule adds to the scores, (1, 1, T, S)."""

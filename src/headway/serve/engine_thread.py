@@ -29,7 +29,7 @@ from headway.serve.worker import Busy
 Result = TypeVar("Result")
 ROWS = {"cpu": 32, "cuda": 256}  # that are written together
 LONGEST = {"cpu": 1024, "cuda": 4096}  # tokens of a row that a pool has room for from the start
-CHUNK = {"cpu": 1024, "cuda": 8192}  # tokens of prompts that are read before other rows take their next step
+CHUNK = {"cpu": 1536, "cuda": 8192}  # tokens of prompts that are read before other rows take their next step
 SHARED = 1 << 28
 NO_MEMORY = (
     "there is not enough memory for this request: shorten the prompt, ask for fewer samples or tokens, or start the "
