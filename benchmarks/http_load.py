@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import selectors
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 PERCENTILES = (50, 90, 99)
+IDLE = 60.0
 Body = dict[str, Any]
 
 
@@ -25,39 +27,19 @@ class Seen(NamedTuple):
     text: str
 
 
-class Stream(asyncio.Protocol):
-    """A request, and what comes back, when. Nothing is read of it before all have ended: on a machine that client and
-    server share, the client should take little."""
-
-    def __init__(self, request: bytes) -> None:
-        self.request, self.came = request, list[tuple[float, bytes]]()
-        self.ended = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: Any) -> None:
-        transport.write(self.request)
-
-    def data_received(self, data: bytes) -> None:
-        self.came.append((time.perf_counter(), data))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.ended.set_result(error)
-
-
 class Raw(NamedTuple):
+    """What came back on one connection, and when. Nothing is read of it before all have ended: on a machine that client
+    and server share, the client should take little."""
+
     sent: float
     came: list[tuple[float, bytes]]
 
 
-async def one_request(port: int, body: Body, due: float | None = None) -> Raw:
-    """A streamed completion. `due`: when it should have been sent, if the clients were late."""
+def asked(body: Body) -> bytes:
+    """A streamed completion."""
     whole = json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}).encode()
     head = "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
-    request = f"{head}content-length: {len(whole)}\r\n\r\n".encode() + whole
-    sent = time.perf_counter() if due is None else due
-    loop = asyncio.get_running_loop()
-    _, stream = await loop.create_connection(lambda: Stream(request), "127.0.0.1", port)
-    await stream.ended
-    return Raw(sent, stream.came)
+    return f"{head}content-length: {len(whole)}\r\n\r\n".encode() + whole
 
 
 def seen_in(raw: Raw) -> Seen:
@@ -78,26 +60,36 @@ def seen_in(raw: Raw) -> Seen:
     return Seen(raw.sent, came, tokens, text)
 
 
-async def by_clients(port: int, bodies: Sequence[Body], clients: int) -> list[Seen]:
-    """A closed loop: each of so many clients sends its next request when the last is answered."""
-    waiting = iter(enumerate(bodies))
+def sent(port: int, bodies: Sequence[Body], clients: int, times: Sequence[float]) -> list[Seen]:
+    """By so many clients, each of which sends its next request when the last is answered (a closed loop); or each
+    request at its time, in seconds, whether or not earlier ones are answered."""
+    requests, found, began = list(map(asked, bodies)), list[Raw](), time.perf_counter()
+    with selectors.DefaultSelector() as open_ones:
 
-    async def client() -> list[tuple[int, Raw]]:
-        return [(at, await one_request(port, body)) for at, body in waiting]
+        def due() -> float:
+            """Seconds until the next is sent; none are left, or all clients are waiting: any number."""
+            if len(found) == len(requests):
+                return IDLE
+            if times:
+                return began + times[len(found)] - time.perf_counter()
+            return 0.0 if len(open_ones.get_map()) < clients else IDLE
 
-    found = await asyncio.gather(*(client() for _ in range(clients)))
-    return [seen_in(raw) for _, raw in sorted((one for some in found for one in some), key=lambda one: one[0])]
-
-
-async def by_times(port: int, bodies: Sequence[Body], times: Sequence[float]) -> list[Seen]:
-    """Each request at its time, in seconds, whether or not earlier ones are answered."""
-    began = time.perf_counter()
-
-    async def one(body: Body, when: float) -> Raw:
-        await asyncio.sleep(when)
-        return await one_request(port, body, began + when)
-
-    return list(map(seen_in, await asyncio.gather(*map(one, bodies, times))))
+        while len(found) < len(requests) or open_ones.get_map():
+            while (wait := due()) <= 0:
+                # If the client is late, the request was sent when it should have been.
+                found.append(Raw(began + times[len(found)] if times else time.perf_counter(), []))
+                connection = socket.create_connection(("127.0.0.1", port))
+                connection.sendall(requests[len(found) - 1])
+                open_ones.register(connection, selectors.EVENT_READ, found[-1].came)
+            for key, _ in open_ones.select(wait):
+                assert isinstance(key.fileobj, socket.socket)
+                data = key.fileobj.recv(1 << 16)
+                if data:
+                    key.data.append((time.perf_counter(), data))
+                else:
+                    open_ones.unregister(key.fileobj)
+                    key.fileobj.close()
+    return list(map(seen_in, found))
 
 
 def sent_by(port: int, bodies: Sequence[Body], clients: int = 0, times: Sequence[float] = ()) -> list[Seen]:
@@ -129,8 +121,7 @@ def figures(seen: Sequence[Seen]) -> dict[str, Any]:
 def main() -> None:
     plan = json.load(sys.stdin)
     port, bodies, times = plan["port"], plan["bodies"], plan["times"]
-    work = by_times(port, bodies, times) if times else by_clients(port, bodies, plan["clients"])
-    print(json.dumps(asyncio.run(work)))
+    print(json.dumps(sent(port, bodies, plan["clients"], times)))
 
 
 if __name__ == "__main__":

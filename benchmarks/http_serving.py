@@ -58,9 +58,11 @@ def generator(case: dict[str, Any], device: str) -> Generator:
     return found
 
 
-def drawn(count: int, seed: int = 0) -> list[list[int]]:
+def drawn(count: int, each: int, seed: int = 0) -> list[list[int]]:
+    """Prompts of other tokens for each seed, and of the same lengths, which repeat after so many as `each`."""
+    lengths = np.resize(np.random.default_rng(1).integers(SHORTEST, LONGEST + 1, each), count)
     draw = np.random.default_rng((1, seed))
-    return [draw.integers(300, WORDS, draw.integers(SHORTEST, LONGEST + 1)).tolist() for _ in range(count)]
+    return [draw.integers(300, WORDS, length).tolist() for length in lengths]
 
 
 def alone(model: Generator, prompts: list[list[int]], new: int, rows: int) -> float:
@@ -117,7 +119,7 @@ def main() -> None:
     options = parser.parse_args()
     device, case = options.device, CASES[options.device]
     count, repeats = options.requests or case["requests"], options.repeats or 3
-    model, prompts = generator(case, device), drawn(count)
+    model, prompts = generator(case, device), drawn(count, count)
     alone(model, prompts[:8], 8, case["rows"])  # warm
     rows, engine = list[dict[str, Any]](), list[float]()
     with serving(model, case["rows"]) as port:
@@ -126,7 +128,7 @@ def main() -> None:
             found = []
             for repeat in range(repeats):  # prompts that the server has not seen: it would not read them again
                 engine.append(alone(model, prompts, options.new, case["rows"]))
-                bodies = [asked(ids, options.new) for ids in drawn(many, 1000 * clients + repeat + 1)]
+                bodies = [asked(ids, options.new) for ids in drawn(many, count, 1000 * clients + repeat + 1)]
                 row = figures(sent_by(port, bodies, clients))
                 found.append(row | {"times_engine": round(row["output_throughput"] / engine[-1], 3)})
             row = sorted(found, key=lambda one: one["times_engine"])[repeats // 2]
