@@ -116,7 +116,8 @@ def zinc(options: Namespace) -> None:
 
 
 def tables(options: Namespace) -> None:
-    jobs = [Job(data, who, seed) for data in TABLES for seed in range(1, FOLDS + 1) for who in options.only or NUMBERS]
+    which = [(data, who) for data in options.data or TABLES for who in options.only or NUMBERS]
+    jobs = [Job(*pair, seed) for seed in range(1, FOLDS + 1) for pair in which]
     found = side_by_side(lambda job: learned(job, options), jobs, options.parallel)
     rows = [
         {"data": data, "who": who, "rmse": mean(score["test rmse"] for score in own.values()),
@@ -168,6 +169,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--only", nargs="+", help="recipes")
+    parser.add_argument("--data", nargs="+", choices=TABLES, help="of tables")
     options = training_options(parser, "graphs", seeds=1)
     os.environ.setdefault("PYTHONPATH", "src")
     for part in options.parts:

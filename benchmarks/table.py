@@ -36,6 +36,7 @@ REACHES = ROOT / "src" / "headway" / "recipes" / "reaches.json"  # what `headway
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- results:begin ?([\w ]*) ?-->\n).*?(<!-- results:end -->)", re.DOTALL)
 PICTURES = ("cifar10-vit", "cifar10-cct", "fashion-mnist-cct", "fashion-mnist-vit")
+ARENA = ("arena-listops", "arena-text", "arena-pictures")
 NOTHING = "*Nothing measured yet: `benchmarks/README.md` says how.*"
 
 # Keys of records that were written before they had today's names; a record stays as its script wrote it.
@@ -299,6 +300,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "road_scores": lambda results: scores(results, ("BLEU",), tuple(GROUPS["road"])),
     "labels": lambda results: scores(results, ("f1", "accuracy")),
     "picture_scores": lambda results: scores(results, ("accuracy",), PICTURES),
+    "arena": lambda results: scores(results, ("accuracy",), ARENA),
     "spoken": lambda results: scores(results, ("word error rate",)),
     "language": lambda results: scores(results, ("perplexity", "loss")),
     **BY_DEVICE,
