@@ -19,7 +19,7 @@ class Guarded(HttpToolsProtocol):
     connections than `most` are answered 503, and what is no HTTP is answered 400."""
 
     most = CONNECTIONS
-    _unread = 0  # bytes of a request whose headers have not ended
+    _head: int | None = None  # bytes of the headers that are being read
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -33,12 +33,21 @@ class Guarded(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
-        self._unread = self._unread + len(data) if self._awaits else 0
-        if self._unread > HEADER_BYTES:
+        if self._head is not None:
+            self._head += len(data)
+        if self._head is not None and self._head > HEADER_BYTES:
             line = f"the headers of a request have at most {HEADER_BYTES:,} bytes"
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, line)
         else:
             self._watch()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = 0
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -51,14 +60,9 @@ class Guarded(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP request that can be read")
 
-    @property
-    def _awaits(self) -> bool:
-        """Whether the headers of a request are still to come."""
-        return self.cycle is None or self.cycle.response_complete
-
     def _watch(self) -> None:
         """Start the clock where headers are awaited, stop it where a request is worked at."""
-        if not self._awaits:
+        if self.cycle is not None and not self.cycle.response_complete:
             self._stop_watching()
         elif self._late is None:
             line = f"no request came within {HEADER_SECONDS:g} seconds"
