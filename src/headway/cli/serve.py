@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def serve(
     hosts = LOOPBACK if host in {"127.0.0.1", "localhost"} else frozenset[str]()
     limits = Limits(known, rate, timeout, max_tokens, rows, waiting, shared_mib << 20, hosts)
     api = Api(_named(model, device, dtype), limits)
+    gc.freeze()  # what is loaded now stays; looking through it would hold all streams up for a tenth of a second
     host, port = listening.getsockname()[:2]
     print(f"headway: {', '.join(api.threads)} at http://{host}:{port}/v1 (Ctrl-C ends it)", file=sys.stderr, flush=True)
     with listening:

@@ -58,7 +58,7 @@ class Reading:
     def left(self) -> int:
         """Tokens that are still to be read, padding counted; before the first are read, those that are shared too."""
         longest = max(len(text) - read for text, read in zip(self.texts, self.read, strict=True))
-        return longest * len(self.texts)
+        return 0 if self.done else longest * len(self.texts)
 
     def read_some(self, model: Steps, device: torch.device, prefixes: Prefixes | None, most: int) -> int:
         """Read at most so many tokens, padding counted, and at least one of each; 0: all of them, as of states that are

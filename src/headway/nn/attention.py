@@ -21,9 +21,9 @@ from headway.fast import short_attention as short
 from headway.nn import tap
 from headway.nn.cache import Cache
 from headway.nn.position import Position
+from headway.nn.ragged import attend_ragged
 from headway.nn.score import ScaledBy
 from headway.nn.slots import Memory
-from headway.nn.spans import attend_spans
 from headway.nn.tiles import tile_attend
 from headway.nn.view import SEE_ALL, View
 
@@ -146,7 +146,7 @@ def fused_attend(
     if plain and scale is None and view.prefix_B is not None and kernels.takes(q_BHTK, k_BGSK, v_BGSK):
         return kernels.attend_prefix(q_BHTK, k_BGSK, v_BGSK, view.prefix_B)
     if plain and heads == groups and (spans := view.spans(k_BGSK)):
-        return attend_spans(q_BHTK, k_BGSK, v_BGSK, spans, scale)
+        return attend_ragged(q_BHTK, k_BGSK, v_BGSK, spans, scale)
     if view.dense and bias_BHTS is None and not dropout and view.fits_kernels and _takes_blocks(q_BHTK, keys):
         return flex_attend(q_BHTK, k_BGSK, v_BGSK, view, None, score)
     tiling = view.tiling() if bias_BHTS is None else None

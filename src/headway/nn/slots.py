@@ -36,7 +36,7 @@ def put(room: Tensor, dim: int, at: Places, rows: Tensor | None, copies: int = 1
 def copy_rows(source: Tensor, target: Tensor, dim: int, from_N: Tensor | None, to_N: Tensor) -> None:
     """Copy rows (None: all) to these places. On a CPU torch's own functions copy number by number where the rows are
     not the first axis in memory; a row at a time is several times as fast."""
-    if source.is_cuda:
+    if source.is_cuda or dim == 0:
         target.index_copy_(dim, to_N, source if from_N is None else source.index_select(dim, from_N))
         return
     places = to_N.tolist()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headway.compiling import Uncompiled
 from headway.nn.position import Position, Scene
-from headway.nn.spans import CALL, Span, spans_of
+from headway.nn.ragged import CALL, Span, spans_of
 from headway.nn.tiles import KERNEL_BLOCK, TileMask, Tiling, block_mask_of, tile_mask, tiling_of
 
 if TYPE_CHECKING:

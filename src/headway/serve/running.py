@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import signal
 import socket
@@ -56,7 +55,6 @@ def server(app: Any, connections: int = 0, seconds: int = 2) -> Any:
                 for number, handler in before.items():
                     signal.signal(number, handler)
 
-    gc.freeze()  # what is loaded now stays; looking through it would hold all streams up for a tenth of a second
     return Server(config)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.nn import spans
+from headway.nn import ragged
 from headway.nn.attention import attend, fused_attend
 from headway.nn.mask import Causal
 from headway.nn.position import Scene
@@ -26,7 +26,7 @@ def test_no_other_cuts_read_less(call):
         lengths = draw.integers(0, 30, 8).tolist()
         every = [(0, *inner, 8) for count in range(8) for inner in combinations(range(1, 8), count)]
         least = min(area(lengths, list(zip(edges, edges[1:], strict=False)), call) for edges in every)
-        found = spans._cuts(tuple(lengths), call)
+        found = ragged._cuts(tuple(lengths), call)
         assert area(lengths, found, call) == least
         assert [start for start, _ in found] == [0, *(stop for _, stop in found[:-1])] and found[-1][1] == 8
 
@@ -57,7 +57,7 @@ def test_rows_of_about_one_length_attend_in_one_call():
 
 
 def test_the_cuts_of_a_step_are_those_of_the_next():
-    spans._cuts.cache_clear()
+    ragged._cuts.cache_clear()
     for more in range(3):
-        spans.spans_of(torch.tensor([4, 90, 5]) + more, 1)
-    assert spans._cuts.cache_info().misses == 1
+        ragged.spans_of(torch.tensor([4, 90, 5]) + more, 1)
+    assert ragged._cuts.cache_info().misses == 1

@@ -54,7 +54,7 @@ def _cuts(lengths: tuple[int, ...], call: int) -> list[tuple[int, int]]:
     return cuts[::-1]
 
 
-def attend_spans(
+def attend_ragged(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, spans: Sequence[Span], scale: float | None = None
 ) -> Tensor:  # fmt: skip
     """`attend` in which every query of a row sees its first keys."""
