@@ -57,6 +57,15 @@ def _parsed(data: bytes | str, name: str, kind: type, wanted: str, finite: bool 
     return found
 
 
+def writable(text: str) -> bool:
+    """Whether a text can be written: JSON and arguments may hold half a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check(value: Any, name: str) -> None:
     """Level by level: no text that cannot be written again, and not too many levels."""
     level: list[Any] = [value]
@@ -67,7 +76,7 @@ def _check(value: Any, name: str) -> None:
                 inner += [*one, *one.values()]
             elif isinstance(one, list):
                 inner += one
-            elif isinstance(one, str) and not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
+            elif isinstance(one, str) and not writable(one):
                 raise InputError(f"{name} has half a character in {one[:40]!r}: it was damaged")
         level = inner
         if not level:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
 from headway.errors import InputError, nearest, refuse
+from headway.outside import writable
 
 Form = Literal["text", "tsv", "jsonl", "zip"]
 Value = TypeVar("Value")
@@ -138,8 +139,7 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
     text = record[key]
     if not isinstance(text, str):
         raise InputError(f"{where}: {key!r} is {type(text).__name__}, expected a string")
-    # JSON can spell half a surrogate pair ("\ud800"), which no text may hold.
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
+    if not writable(text):
         raise InputError(f"{where}: {key!r} holds half a surrogate pair, which is no character")
     return text
 
