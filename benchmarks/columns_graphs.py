@@ -20,8 +20,10 @@ ZINC: list[Column] = [
 MOLECULES: list[Column] = [
     ("data", "data", str),
     ("who", "model", str),
+    ("reading", "of a graph", str),
     ("rmse", "test RMSE", three),
     ("spread", "± over divisions", three),
+    ("validation", "validation", three),
     ("parameters", "weights", count),
     ("seconds", "s a training", number),
 ]
