@@ -110,7 +110,9 @@ def test_columns_of_a_run_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("data.order=mixed", "data.hidden=0.2", "objective=labels-r-drop")], ids=["plain", "noisy"]
+    "more",
+    [(), ("data.order=mixed", "data.hidden=0.2", "objective=labels-r-drop"), ("data.left_out=0.3",)],
+    ids=["plain", "noisy", "left out"],
 )
 def test_two_goes_end_as_one(files: dict[str, Path], tmp_path: Path, more: tuple[str, ...]) -> None:
     """With dropout: the random generator is resumed too."""
@@ -188,6 +190,8 @@ def test_padding_and_rows_without_a_label_count_nothing() -> None:
             "data.hidden hides words, not their letters",
         ),
         (["data.hidden=1"], "data.hidden must be at least 0 and below 1, not 1"),
+        (["data.hidden=0.1", "data.left_out=0.1"], "a word is hidden or left out, set one of them to 0"),
+        (["data.left_out=0.1", "model=modernbert"], "this model cannot tell where words stood"),
         (["objective=labels-r-drop", "head.answer=several"], "objective=labels-r-drop gives one label"),
         (
             ["model.max_length=1"],

@@ -46,7 +46,8 @@ class Encodes(nn.Module):
 
     width: of the last layer. dropout: what a head takes unless it has its own. context: the most positions that it
     reads; None: any number. per_token: whether it gives a vector for every token, or a single one for the whole.
-    letters: the most of each token that it reads (0: none). channels: of the feature maps that `encode` gives.
+    letters: the most of each token that it reads (0: none). channels: of the feature maps that `encode` gives. gaps:
+    whether it reads a text some of whose tokens are left out, each of the others at its own place.
     """
 
     config: Any = None
@@ -56,6 +57,7 @@ class Encodes(nn.Module):
     per_token: bool = True
     letters: int = 0
     channels: tuple[int, ...] = ()
+    gaps: bool = False
     tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property

@@ -24,7 +24,7 @@ from headway.data.labelled import (
     read_texts,
 )
 from headway.data.readers import UTF8, bare_suffix
-from headway.data.replaced_words import ReplacedWords, plain_words
+from headway.data.replaced_words import LeftOut, ReplacedWords, plain_words
 from headway.errors import InputError, Notice, refuse
 from headway.evaluate.labels import ERRORS
 from headway.generate.encoder import Encoder, Guess
@@ -84,7 +84,9 @@ class LabelledText(LabelledTables):
     nothing. encoding: of lines of a label and a text. order: `by-length` puts texts of like length into a batch, which
     is quicker; `mixed` gives every batch as many texts, of any length: `engine.batch` tokens, if all were as long as
     the longest. hidden: the share of the words that are hidden in each training batch (word dropout: Iyyer et al.
-    2015): the mask stands there, or the unknown word in a vocabulary without one. The rest as in `LabelledTables`."""
+    2015): the mask stands there, or the unknown word in a vocabulary without one. left_out: the share of the words that
+    each training batch leaves out, which makes it as much shorter; the others keep their places. The rest as in
+    `LabelledTables`."""
 
     name: ClassVar[str] = "labelled-text"
     wanted: ClassVar[str] = "FILE (.csv, .tsv, .jsonl, or a label and a text a line)"
@@ -92,10 +94,15 @@ class LabelledText(LabelledTables):
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
     order: Literal["by-length", "mixed"] = "by-length"
     hidden: float = 0.0
+    left_out: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(not 0 <= self.hidden < 1, f"data.hidden must be at least 0 and below 1, not {self.hidden}")
+        for name in ("hidden", "left_out"):
+            share = getattr(self, name)
+            refuse(not 0 <= share < 1, f"data.{name} must be at least 0 and below 1, not {share}")
+        line = "data.hidden and data.left_out: a word is hidden or left out, set one of them to 0"
+        refuse(self.hidden and self.left_out, line)
 
 
 class Classification(TextLabelling):
@@ -112,6 +119,10 @@ class Classification(TextLabelling):
         super().__init__(run, context)
         if share := run.data.hidden:
             self.replaced = self._hidden(share)
+        if share := run.data.left_out:
+            line = "this model cannot tell where words stood whose neighbours are left out"
+            refuse(not self.model.encoder.gaps, f"{line}: take bert, or set data.left_out to 0")
+            self.replaced = LeftOut(plain_words(self.tokenizer), self.tokenizer.pad or 0, share, run.engine.seed)
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.kind, self.written = KINDS[self.run.head.answer], tuple[str, ...]()
@@ -176,10 +187,11 @@ class Classification(TextLabelling):
     def check(cls, run: Any) -> None:
         label_kinds.check(run)
         hidden, order = getattr(run.data, "hidden", 0), getattr(run.data, "order", "by-length")
+        left_out = getattr(run.data, "left_out", 0)
         spelled, at_once = letters(run.model), run.objective.one_pass
         refuse(hidden and spelled, "data.hidden hides words, not their letters: set it to 0, or take out model.letters")
-        line = "data.hidden and data.order are of batches, and a model that is fitted at once has none: leave them out"
-        refuse(at_once and (hidden or order != "by-length"), line)
+        line = "data.hidden, data.left_out and data.order are of batches, and a model that is fitted at once has none"
+        refuse(at_once and (hidden or left_out or order != "by-length"), line)
         super().check(run)
 
     def learn_at_once(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.batch import sampled
-from headway.data.replaced_words import ReplacedWords
+from headway.data.replaced_words import LeftOut, ReplacedWords
 from headway.errors import InputError, Notice, nearest, refuse
 from headway.evaluate.labels import ERRORS, LabelScores
 from headway.models.configs import letters
@@ -153,7 +153,7 @@ class TextLabelling(Labelling):
     replaced: words that training batches read as another."""
 
     spans: ClassVar[bool] = False
-    replaced: ReplacedWords | None = None
+    replaced: LeftOut | ReplacedWords | None = None
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
