@@ -273,6 +273,19 @@ def test_what_is_wrong_is_told_in_the_form_of_the_api(address, name):
     assert ask(address, "health") == (200, {"status": "ok"})
 
 
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ([], "prompt: list should have at least 1 item after validation, not 0"),
+        ([5, True], "prompt: input should be a number"),
+        (5, "prompt: input should be a valid string"),
+    ],
+)
+def test_of_what_may_be_several_things_the_nearest_is_told(address, prompt, said):
+    status, told = ask(address, "v1/completions", {"model": "small", "prompt": prompt})
+    assert (status, told["error"]["message"], told["error"]["param"]) == (400, said, "prompt")
+
+
 def test_a_key_is_asked_for_and_a_rate_is_kept(gpt):
     api = Api({"small": gpt}, Limits(keys=frozenset({"right"}), rate=2, tokens=8))
     body = {"model": "small", "prompt": "the", "max_tokens": 2}

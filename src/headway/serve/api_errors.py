@@ -52,10 +52,15 @@ def _refused(error: Refused) -> tuple[int, Any]:
 
 
 def _invalid(error: RequestValidationError) -> tuple[int, Any]:
-    first = error.errors()[0]
-    if first["type"] == "json_invalid" or first["loc"] == ("body",):
+    found = error.errors()
+    first, where = found[0], found[0]["loc"]
+    if first["type"] == "json_invalid" or where == ("body",):
         return 400, form("the body is no JSON object, or its content-type is not application/json")
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    if where[-1] == "str":  # a text or something else: what is wrong with that says more than that it is no text
+        where = where[:-1]
+        others = [one for one in found if one["loc"][: len(where)] == where and not one["type"].endswith("_type")]
+        first = [*others, first][0]
+    place = ".".join(str(part) for part in where if part != "body")
     return 400, form(f"{place}: {first['msg'].lower()}", param=place)
 
 
