@@ -21,7 +21,6 @@ ZINC: list[Column] = [
 MOLECULES: list[Column] = [
     ("data", "data", str),
     ("who", "model", str),
-    ("reading", "of a graph", str),
     ("rmse", "test RMSE", three),
     ("spread", "± over divisions", three),
     ("validation", "validation", three),

@@ -5,10 +5,9 @@ fingerprints.
     HEADWAY_DATA=data PYTHONPATH=src python benchmarks/graphs.py --parts forest
 
 `zinc`: mean absolute error, about 500,000 weights; a record for each recipe. `tables`: ESOL, FreeSolv and
-Lipophilicity, ten seeds, each with another random tenth to choose by and another to judge, root mean squared error; of
-several ways to read a graph, the one that is best on the tenths to choose by, all ten together, is scored. `folds`:
-MUTAG, ten folds; accuracy on each by the last weights. `forest`: the same sets by scikit-learn's random forest on
-Morgan fingerprints (needs RDKit). benchmarks/graph_sets.py packs the sets. Each part has a record of its own.
+Lipophilicity, ten seeds, each with another random tenth to choose by and another to judge, root mean squared error.
+`folds`: MUTAG, ten folds; accuracy on each by the last weights. `forest`: the same sets by scikit-learn's random forest
+on Morgan fingerprints (needs RDKit). benchmarks/graph_sets.py packs the sets. Each part has a record of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from side_by_side import grouped, mean, side_by_side, spread, training_options
 ZINC = ("zinc-graph", "zinc-attention", "zinc-gated", "zinc-gin")
 TABLES = ("freesolv", "esol", "lipophilicity")
 NUMBERS = ("graph", "graph-attention", "graph-gated", "graph-gin")
-READINGS: dict[str, tuple[str, ...]] = {"mean": (), "sum": ("head.pooling=sum",)}
 STEPS = {"freesolv": 1000, "esol": 1500, "lipophilicity": 2000}
 CLASSES: dict[str, tuple[str, ...]] = {
     "attention and sums": (),
@@ -51,13 +49,10 @@ class Job(NamedTuple):
     data: str
     who: str
     seed: int
-    reading: str = ""
 
     @property
     def name(self) -> str:
-        reading = f"{self.reading}-" if self.reading else ""
-        name = f"{self.data}-{self.who}-{reading}seed-{self.seed}"
-        return name.translate(str.maketrans(" ", "-", "(),"))
+        return f"{self.data}-{self.who}-seed-{self.seed}".replace(" ", "-").replace("(", "").replace(")", "")
 
 
 def rows_of(data: str) -> list[dict[str, Any]]:
@@ -104,7 +99,6 @@ def learned(job: Job, options: Namespace) -> dict[str, Any]:
         return trained("graph-classes", job.name, options.runs, [*settings, *own, *options.settings])
     often = ["validation.every=50", "validation.score_every=50"]
     own = [f"engine.steps={STEPS[job.data]}", "objective.judge=rmse", "head.errors=squared", *often]
-    own += READINGS[job.reading]
     return trained(job.who, job.name, options.runs, [*settings, *own, *options.settings])
 
 
@@ -130,18 +124,16 @@ def zinc(options: Namespace) -> None:
 
 def tables(options: Namespace) -> None:
     which = [(data, who) for data in options.data or TABLES for who in options.only or NUMBERS]
-    jobs = [Job(*pair, seed, reading) for seed in range(1, FOLDS + 1) for pair in which for reading in READINGS]
-    found, rows = side_by_side(lambda job: learned(job, options), jobs, options.parallel), []
-    for (data, who), group in grouped(found).items():
-        ways = {way: [score for job, score in group.items() if job.reading == way] for way in READINGS}
-        tried = {way: mean(score["validation rmse"] for score in own) for way, own in ways.items()}
-        reading = min(tried, key=tried.__getitem__)
-        own, each = ways[reading], [score["test rmse"] for score in ways[reading]]
-        rows.append({
-            "data": data, "who": who, "reading": reading, "rmse": mean(each), "spread": spread(each),
-            "validation": tried[reading], "tried": tried, "parameters": own[0]["parameters"],
-            "seconds": mean((score["training seconds"] for score in own), 1),
-        })  # fmt: skip
+    jobs = [Job(*pair, seed) for seed in range(1, FOLDS + 1) for pair in which]
+    found = side_by_side(lambda job: learned(job, options), jobs, options.parallel)
+    rows = [
+        {"data": data, "who": who, "rmse": mean(score["test rmse"] for score in own.values()),
+         "spread": spread([score["test rmse"] for score in own.values()]),
+         "validation": mean(score["validation rmse"] for score in own.values()),
+         "parameters": next(iter(own.values()))["parameters"],
+         "seconds": mean((score["training seconds"] for score in own.values()), 1)}
+        for (data, who), own in grouped(found).items()
+    ]  # fmt: skip
     write(f"molecules-{options.device}", options.device, rows, options.out, case={"seeds": FOLDS})
 
 
