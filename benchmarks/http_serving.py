@@ -5,7 +5,8 @@ it at once. Then so many clients as the row says: each sends its next request wh
 from a process of their own. Fields are called as `vllm bench serve` calls them; milliseconds, over all requests.
 `times_engine`: output tokens a second beside the engine's, which is measured anew before and after each, as machines
 are not equally fast all the time; the round that is in the middle. Client and server share the cores of this machine.
-Draws `results/http-serving-DEVICE.svg` beside its JSON.
+With many clients the same once more where a stream is sent the tokens of several steps together (`--intervals`; the
+server's `--stream-interval`). Draws `results/http-serving-DEVICE.svg` beside its JSON.
 
     PYTHONPATH=src python benchmarks/http_serving.py --device cpu
 """
@@ -42,7 +43,8 @@ CASES: dict[str, dict[str, Any]] = {
     "cuda": {"config": LlamaConfig(16, 2048, 8192, 32, 8, max_length=1024), "requests": 512, "rows": 256,
              "dtype": torch.bfloat16},
 }  # fmt: skip
-CLIENTS = (1, 16, 64, 256)
+CLIENTS, MANY = (1, 16, 64, 256), 64
+INTERVALS = (1, 4)
 SHORTEST, LONGEST, WORDS = 32, 256, 8000
 
 
@@ -80,9 +82,9 @@ def asked(ids: list[int], new: int) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(model: Generator, rows: int) -> Iterator[int]:
+def serving(model: Generator, rows: int, interval: int = 1) -> Iterator[int]:
     """The port of a server in this process."""
-    api, listening = Api({"llama": model}, Limits(rows=rows)), bound(0, backlog=4096)
+    api, listening = Api({"llama": model}, Limits(rows=rows, interval=interval)), bound(0, backlog=4096)
     running = server(api.asgi, 4096)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -95,10 +97,11 @@ def serving(model: Generator, rows: int) -> Iterator[int]:
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
-    counts = [row["clients"] for row in rows[1:]]
+    each = [row for row in rows[1:] if row["interval"] == 1]
+    counts = [row["clients"] for row in each]
 
     def line(key: str) -> list[tuple[float, float | None]]:
-        return [(row["clients"], row[key]) for row in rows[1:]]
+        return [(row["clients"], row[key]) for row in each]
 
     speeds = {
         "server": line("output_throughput"),
@@ -117,28 +120,31 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=128, help="tokens of each answer")
     parser.add_argument("--requests", type=int, help="of each row of the table")
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
+    parser.add_argument("--intervals", type=int, nargs="+", default=INTERVALS)
     options = parser.parse_args()
     device, case = options.device, CASES[options.device]
     count, repeats = options.requests or case["requests"], options.repeats or 5
     model, prompts = generator(case, device), drawn(count, count)
     alone(model, prompts[:8], 8, case["rows"])  # warm
     rows, engine = list[dict[str, Any]](), list[float]()
-    with serving(model, case["rows"]) as port:
-        for clients in options.clients:
-            many = max(count, clients) if clients > 1 else max(4, count // 16)
-            found = []
-            engine.append(alone(model, prompts, options.new, case["rows"]))
-            for repeat in range(repeats):  # prompts that the server has not seen: it would not read them again
-                bodies = [asked(ids, options.new) for ids in drawn(many, count, 1000 * clients + repeat + 1)]
-                row = figures(sent_by(port, bodies, clients))
+    for interval in options.intervals:
+        with serving(model, case["rows"], interval) as port:
+            for clients in [some for some in options.clients if interval == 1 or some >= MANY]:
+                many = max(count, clients) if clients > 1 else max(4, count // 16)
+                found = []
                 engine.append(alone(model, prompts, options.new, case["rows"]))
-                beside = row["output_throughput"] / (sum(engine[-2:]) / 2)
-                found.append(row | {"times_engine": round(beside, 3)})
-            found.sort(key=lambda one: one["times_engine"])
-            each = [one["times_engine"] for one in found]
-            row = {"who": f"{clients} clients", "clients": clients, "requests": many, **found[repeats // 2]}
-            rows.append(row | {"times_engine_each": each})
-            print(rows[-1], flush=True)
+                for repeat in range(repeats):  # prompts that the server has not seen: it would not read them again
+                    bodies = [asked(ids, options.new) for ids in drawn(many, count, 1000 * clients + repeat + 1)]
+                    row = figures(sent_by(port, bodies, clients))
+                    engine.append(alone(model, prompts, options.new, case["rows"]))
+                    beside = row["output_throughput"] / (sum(engine[-2:]) / 2)
+                    found.append(row | {"times_engine": round(beside, 3)})
+                found.sort(key=lambda one: one["times_engine"])
+                each = [one["times_engine"] for one in found]
+                who = f"{clients} clients" + (f", {interval} steps together" if interval > 1 else "")
+                row = {"who": who, "clients": clients, "interval": interval, "requests": many, **found[repeats // 2]}
+                rows.append(row | {"times_engine_each": each})
+                print(rows[-1], flush=True)
     rows.insert(0, {"who": "engine", "requests": count, "output_throughput": round(median(engine), 1)})
     case_of = {"new": options.new, "rows": case["rows"], "threads": torch.get_num_threads()}
     write(f"http-serving-{device}", device, rows, options.out, case=case_of)

@@ -12,7 +12,7 @@ import torch
 from headway.errors import InputError
 from headway.generate.request import Request
 from headway.serve import engine_thread
-from headway.serve.engine_thread import EngineThread
+from headway.serve.engine_thread import EngineThread, Job, Part
 from headway.serve.worker import Busy
 from small_writer import small_writer
 
@@ -46,6 +46,30 @@ def test_a_client_that_hangs_up_ends_its_rows(gpt):
     asyncio.run(leave())
     thread.close()  # would not end while somebody writes
     assert not thread.jobs and not thread.queue
+
+
+def test_tokens_of_several_steps_are_sent_together(gpt):
+    request = Request(gpt.ids("the"), max_new=11, stops=frozenset(), samples=2, seed=3)
+
+    async def read(thread: EngineThread) -> list[Any]:
+        return [part for parts in [some async for some in thread.write([request])] for _, part in parts]
+
+    found = []
+    for interval in (1, 4, 100):
+        thread = EngineThread(gpt, rows=4, interval=interval)
+        found.append(asyncio.run(read(thread)))
+        thread.close()
+    assert len(found[0]) == 22 and found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(("interval", "wanted"), [(1, [1] * 7), (3, [1, 3, 3]), (100, [1, 6])])
+def test_the_first_token_and_the_last_are_sent_at_once(interval, wanted):
+    job, sent = Job(Request([1]), (), None, 0, 0), []  # type: ignore[arg-type]
+    for step in range(7):
+        job.held.append(Part(0, step, 0.0, (), "", "length" if step == 6 else None))
+        sent.append(job.due(interval))
+    assert [len(parts) for parts in sent if parts] == wanted
+    assert [part.id for parts in sent for part in parts] == list(range(7))
 
 
 def test_what_does_not_fit_into_memory_is_told_and_the_others_are_written(gpt, monkeypatch):

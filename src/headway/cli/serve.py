@@ -22,6 +22,7 @@ def serve(
     rows: int = option(0, "N", "Texts written together; 0: as many as suit the device.", min=0),
     waiting: int = option(1024, "N", "Requests that may wait; further ones are answered 503.", min=1),
     shared_mib: int = option(256, "N", "Memory for beginnings of prompts, not read again; 0: none.", min=0),
+    stream_interval: int = option(1, "N", "Steps whose tokens are sent together; more costs many streams less.", min=1),
     max_tokens: int = option(1 << 20, "N", "The most tokens that a request may ask for.", min=1),
     rate: int = option(0, "N", "Requests a minute of each key, or address; 0: any number.", min=0),
     timeout: float = option(600.0, "S", "Seconds for a request.", min=0.001),
@@ -37,7 +38,7 @@ def serve(
     known = _keys(keys)
     listening = bound(port, host, backlog=CONNECTIONS)  # before the models are read, which takes longer
     hosts = LOOPBACK if host in {"127.0.0.1", "localhost"} else frozenset[str]()
-    limits = Limits(known, rate, timeout, max_tokens, rows, waiting, shared_mib << 20, hosts)
+    limits = Limits(known, rate, timeout, max_tokens, rows, waiting, shared_mib << 20, hosts, stream_interval)
     api = Api(_named(model, device, dtype), limits)
     gc.freeze()  # what is loaded now stays; looking through it would hold all streams up for a tenth of a second
     host, port = listening.getsockname()[:2]

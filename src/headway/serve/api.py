@@ -57,7 +57,8 @@ EVENTS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 class Limits:
     """keys: one of them must be given; none: nobody is asked for one. rate: requests a minute of each key, or without
     keys of each address; 0: any. seconds: for a request. tokens: that one may ask for. rows: written together, of each
-    model; 0: as many as suit the device. waiting: requests. hosts: names that the server answers to; none: any."""
+    model; 0: as many as suit the device. waiting: requests. hosts: names that the server answers to; none: any.
+    interval: steps whose tokens a stream is sent together."""
 
     keys: frozenset[str] = frozenset()
     rate: int = 0
@@ -67,15 +68,16 @@ class Limits:
     waiting: int = 1024
     shared: int = SHARED
     hosts: frozenset[str] = LOOPBACK
+    interval: int = 1
 
 
 class Api:
     """`models`: by the names that requests call them."""
 
     def __init__(self, models: Mapping[str, Any], limits: Limits | None = None) -> None:
-        self.limits, self.metrics = limits or Limits(), Metrics()
+        self.limits, self.metrics = (limits := limits or Limits()), Metrics()
         self.threads = {
-            name: EngineThread(model, self.limits.rows, self.limits.waiting, self.limits.shared)
+            name: EngineThread(model, limits.rows, limits.waiting, limits.shared, limits.interval)
             for name, model in models.items()
         }
         self.created = int(time.time())

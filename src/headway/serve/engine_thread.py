@@ -91,15 +91,26 @@ class Job:
     key: int
     spellings: list[Spelling] = field(default_factory=list)
     left: int = 0  # samples that are still written
+    held: list[Part] = field(default_factory=list)  # what its caller has not been sent yet
+    steps: int = 0  # until it is sent something
+
+    def due(self, interval: int) -> list[Part]:
+        """What its caller is sent after a step: the first tokens and the last at once, between them those of `interval`
+        steps together."""
+        self.steps -= 1
+        if self.steps > 0 and not any(part.ended for part in self.held):
+            return []
+        found, self.held, self.steps = self.held, [], interval
+        return found
 
 
 class EngineThread:
     """`model`: what `headway.load` gives. `rows`: how many are written together; `waiting`: requests that may wait for
     a slot, or for other work, before `Busy` is raised. `shared`: bytes for the beginnings of prompts, so that what a
-    later prompt begins with alike is not read again."""
+    later prompt begins with alike is not read again. `interval`: steps whose tokens a caller is sent together."""
 
-    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024, shared: int = SHARED) -> None:
-        self.model, self.waiting = model, waiting
+    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024, shared: int = SHARED, interval: int = 1) -> None:
+        self.model, self.waiting, self.interval = model, waiting, interval
         self.rows = rows or ROWS.get(model.device.type, ROWS["cpu"])
         self.jobs: dict[int, Job] = {}  # those that are written
         self.queue: deque[Job] = deque()  # those that wait for a slot
@@ -233,7 +244,7 @@ class EngineThread:
             lost = [job for key in error.keys if (job := self.jobs.pop(key, None))]
             _deliver([(job, MemoryError(NO_MEMORY)) for job in lost])
             return
-        parts = list[tuple[Job, Part | BaseException]]()
+        given = dict[int, Job]()
         stopped = list[tuple[int, int]]()
         for token in tokens:
             job = self.jobs.get(token.key)
@@ -247,13 +258,14 @@ class EngineThread:
                 ended = "stop"
             elif ended:
                 text += spelling.end()
-            parts.append((job, Part(token.sample, token.id, token.logp, token.top, text, ended, token.end)))
+            job.held.append(Part(token.sample, token.id, token.logp, token.top, text, ended, token.end))
+            given[token.key] = job
             job.left -= ended is not None
             if not job.left:
                 del self.jobs[token.key]
         if stopped:
             self._engine.evict(stopped)
-        _deliver(parts)
+        _deliver([(job, part) for job in given.values() for part in job.due(self.interval)])
 
     def _leave(self, jobs: Sequence[Job]) -> None:
         """Nobody reads them any more."""
@@ -273,10 +285,13 @@ class EngineThread:
         full = isinstance(error, MemoryError | torch.OutOfMemoryError)
         if not full:
             traceback.print_exception(error)  # clients are only given a line
-        _deliver([(job, MemoryError(NO_MEMORY) if full else error) for job in lost])
+        parts = list[tuple[Job, Part | BaseException]]()
+        for job in lost:
+            parts += [*((job, part) for part in job.held), (job, MemoryError(NO_MEMORY) if full else error)]
+        _deliver(parts)
 
 
-def _deliver(parts: list[tuple[Job, Part | BaseException]]) -> None:
+def _deliver(parts: Sequence[tuple[Job, Part | BaseException]]) -> None:
     """What a step gave, in one call to each loop: a thousand streams would otherwise wake it a thousand times."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Job, Part | BaseException]]] = {}
     for job, part in parts:
