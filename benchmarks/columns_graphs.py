@@ -9,7 +9,7 @@ def three(value: float) -> str:
     return f"{value:.3f}"
 
 
-BY = ("graph", "attention", "gated", "gin")  # ZINC's recipes
+ZINC_MODELS = ("graph", "attention", "gated", "gin")  # ZINC's recipes
 ZINC: list[Column] = [
     ("recipe", "recipe", lambda value: f"`{value}`"),
     ("mae", "test MAE", three),

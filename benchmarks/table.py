@@ -84,10 +84,10 @@ def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
 
 
 def joined(results: Path, names: Sequence[str], columns: list[Column]) -> list[str]:
-    """The rows of several records as one table, each with its machine and its day."""
+    """The rows of several records as one table, each with its seeds, its machine and its day."""
     records = [record for name in names if (record := read(results, name))]
-    own = ("machine", "date")
-    rows = [row | {key: record[key] for key in own} for record in records for row in record["rows"]]
+    own = ("seeds", "machine", "date")
+    rows = [row | {key: (record | record["case"])[key] for key in own} for record in records for row in record["rows"]]
     return [table([*columns, *((key, key, str) for key in own)], rows)] if rows else []
 
 
@@ -326,7 +326,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "clients": lambda results: [
         block for name, *shown in serving.asked(read(results, "clients")) for block in (f"{name}:", table(*shown))
     ],
-    "zinc": lambda results: joined(results, [f"zinc-{who}-cuda" for who in graphs.BY], graphs.ZINC),
+    "zinc": lambda results: joined(results, [f"zinc-{who}-cuda" for who in graphs.ZINC_MODELS], graphs.ZINC),
     "mutag": lambda results: [*speed(results, "mutag", graphs.MUTAG), *one(results, "mutag-forest", graphs.MUTAG)],
     "molecules": lambda results: [
         *speed(results, "molecules", graphs.MOLECULES),

@@ -190,14 +190,14 @@ def dealt(rows: int, parts: int) -> list[tuple[int, int]]:
 class TextInputs(Batch):
     """Texts that a model reads whole, padded on the right. lengths_B: None where no row is padded. types_BT: which text
     of a pair each token belongs to; None where that is the first. letters_BTC: the letters of each token, for a model
-    that reads them (`headway.text.framing`). places_BT: where each token stands in its text; None where none is left
-    out."""
+    that reads them (`headway.text.framing`). positions_BT: where each token stands in its text; None where none is
+    left out."""
 
     ids_BT: Tensor = column()
     lengths_B: Tensor | None = column(empty=1, default=None)
     types_BT: Tensor | None = column(default=None)
     letters_BTC: Tensor | None = column(default=None)
-    places_BT: Tensor | None = column(default=None)
+    positions_BT: Tensor | None = column(default=None)
 
     def pad(self, rows: int) -> TextInputs:
         """With lengths in any case: batches with and without them would be two shapes."""

@@ -57,8 +57,8 @@ def _parsed(data: bytes | str, name: str, kind: type, wanted: str, finite: bool 
     return found
 
 
-def writable(text: str) -> bool:
-    """Whether a text can be written: JSON and arguments may hold half a surrogate pair, which is no character."""
+def encodable(text: str) -> bool:
+    """Whether a text is UTF-8: JSON and arguments may hold half a surrogate pair, which is no character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -76,7 +76,7 @@ def _check(value: Any, name: str) -> None:
                 inner += [*one, *one.values()]
             elif isinstance(one, list):
                 inner += one
-            elif isinstance(one, str) and not writable(one):
+            elif isinstance(one, str) and not encodable(one):
                 raise InputError(f"{name} has half a character in {one[:40]!r}: it was damaged")
         level = inner
         if not level:

@@ -273,17 +273,25 @@ def test_what_is_wrong_is_told_in_the_form_of_the_api(address, name):
     assert ask(address, "health") == (200, {"status": "ok"})
 
 
+PICTURE = [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]
+
+
 @pytest.mark.parametrize(
-    ("prompt", "said"),
+    ("more", "said"),
     [
-        ([], "prompt: list should have at least 1 item after validation, not 0"),
-        ([5, True], "prompt: input should be a number"),
-        (5, "prompt: input should be a valid string"),
+        ({"prompt": []}, "prompt: list should have at least 1 item after validation, not 0"),
+        ({"prompt": [5, True]}, "prompt.1: input should be a number"),
+        ({"prompt": ["a", 5]}, "prompt.1: input should be a valid string"),
+        ({"prompt": [[1, 2], [3, "x"]]}, "prompt.1.1: input should be a number"),
+        ({"prompt": 5}, "prompt: input should be a valid string"),
+        ({"prompt": "a", "str": 3}, "str: extra inputs are not permitted"),
+        ({"messages": PICTURE}, "messages.0.content.0.type: input should be 'text'"),
     ],
 )
-def test_of_what_may_be_several_things_the_nearest_is_told(address, prompt, said):
-    status, told = ask(address, "v1/completions", {"model": "small", "prompt": prompt})
-    assert (status, told["error"]["message"], told["error"]["param"]) == (400, said, "prompt")
+def test_of_what_may_be_several_things_the_nearest_is_told(address, more, said):
+    path = "v1/completions" if "prompt" in more else "v1/chat/completions"
+    status, told = ask(address, path, {"model": "small", **more})
+    assert (status, told["error"]["message"], told["error"]["param"]) == (400, said, said.split(":")[0])
 
 
 def test_a_key_is_asked_for_and_a_rate_is_kept(gpt):

@@ -191,7 +191,7 @@ def test_padding_and_rows_without_a_label_count_nothing() -> None:
         ),
         (["data.hidden=1"], "data.hidden must be at least 0 and below 1, not 1"),
         (["data.hidden=0.1", "data.left_out=0.1"], "a word is hidden or left out, set one of them to 0"),
-        (["data.left_out=0.1", "model=modernbert"], "this model cannot tell where words stood"),
+        (["data.left_out=0.1", "model=modernbert"], "this model does not know where a word stood"),
         (["objective=labels-r-drop", "head.answer=several"], "objective=labels-r-drop gives one label"),
         (
             ["model.max_length=1"],

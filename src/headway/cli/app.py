@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from headway.errors import InputError, Notice, is_full, refuse
-from headway.outside import writable
+from headway.outside import encodable
 
 # Every command by what it is for, in the order of the help. Its function has its name and is in the module of that
 # name, or is named in ELSEWHERE.
@@ -280,7 +280,7 @@ def _run(given: list[str]) -> int:
     """Run a command without typer's `main`, which handles broken pipes and interrupts in its own way."""
     for word in given:
         # run.json, the log and other libraries' files could not hold it.
-        refuse(not writable(word), f"the argument {word!r} is not UTF-8")
+        refuse(not encodable(word), f"the argument {word!r} is not UTF-8")
     if not given:
         print(short_help(), end="", file=sys.stderr)
         return 2

@@ -321,8 +321,7 @@ class GraphBatches:
     """Endless batches of `rows` graphs, epoch after epoch, each in a new order: a function of the seed and the step.
 
     Graphs of any size share a batch. With those of like size together there would be less padding, but batch norm would
-    divide by what is typical of a size, and what a model learns would be far worse (on ESOL an error of 0.94 instead of
-    0.61).
+    divide by what is typical of a size, and a model would learn far less of solubility, which goes with size.
 
     answers: makes a batch of inputs and the numbers of their graphs. full: every batch has the same shape, and graphs
     are filled up once, where memory allows it: a step of a small model is shorter than filling them up again. flips:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
 from headway.errors import InputError, nearest, refuse
-from headway.outside import writable
+from headway.outside import encodable
 
 Form = Literal["text", "tsv", "jsonl", "zip"]
 Value = TypeVar("Value")
@@ -139,7 +139,7 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
     text = record[key]
     if not isinstance(text, str):
         raise InputError(f"{where}: {key!r} is {type(text).__name__}, expected a string")
-    if not writable(text):
+    if not encodable(text):
         raise InputError(f"{where}: {key!r} holds half a surrogate pair, which is no character")
     return text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,6 +14,12 @@ from headway.batch import TextInputs
 from headway.text.codec import Codec
 
 
+class ChangedWords(Protocol):
+    """What a training batch reads in place of its texts."""
+
+    def changed(self, inputs: TextInputs, step: int) -> TextInputs: ...
+
+
 class ReplacedWords:
     """In each training batch the share `share` of the ids in `which_V` is read as `stand_in`: which of them depends on
     the seed and the step alone."""
@@ -20,39 +27,42 @@ class ReplacedWords:
     def __init__(self, which_V: Tensor, stand_in: int, share: float, seed: int) -> None:
         self.which_V, self.stand_in, self.share, self.seed = which_V, stand_in, share, seed
 
-    def replaced(self, inputs: TextInputs, step: int) -> TextInputs:
+    def changed(self, inputs: TextInputs, step: int) -> TextInputs:
         drawn_BT = torch.from_numpy(np.random.default_rng((self.seed, step)).random(tuple(inputs.ids_BT.shape)))
         chosen_BT = self.which_V[inputs.ids_BT] & (drawn_BT < self.share)
         return replace(inputs, ids_BT=inputs.ids_BT.masked_fill(chosen_BT, self.stand_in))
 
 
-class LeftOut:
-    """Of every text of a training batch the share `share` of the ids in `which_V` is left out; what remains keeps its
-    order, and knows where it stood. Unlike a stand-in, which no later text has, it looks like any other text."""
+class WordsLeftOut:
+    """Of every text of a training batch the share `share` of the ids in `which_V` is left out. The rest keeps its order
+    and its positions, so that it looks like any other text; with a stand-in it would look like no text that is read
+    later."""
 
     def __init__(self, which_V: Tensor, pad: int, share: float, seed: int) -> None:
         self.which_V, self.pad, self.share, self.seed = which_V, pad, share, seed
 
-    def replaced(self, inputs: TextInputs, step: int) -> TextInputs:
+    def changed(self, inputs: TextInputs, step: int) -> TextInputs:
         rows, width = inputs.ids_BT.shape
-        lengths_B1 = torch.full((rows, 1), width) if inputs.lengths_B is None else inputs.lengths_B[:, None]
+        lengths_B = torch.full((rows,), width) if inputs.lengths_B is None else inputs.lengths_B
         at_T = torch.arange(width)
-        there_BT = at_T < lengths_B1
+        there_BT = at_T < lengths_B[:, None]
         plain_BT = self.which_V[inputs.ids_BT] & there_BT
         drawn_BT = torch.from_numpy(np.random.default_rng((self.seed, step)).random((rows, width)))
         drawn_BT = drawn_BT.masked_fill(~plain_BT, -1.0).masked_fill(~there_BT, 2.0)
-        left_B = lengths_B1[:, 0] - (plain_BT.sum(1) * self.share).long()
-        # As many as the longest text could keep, so that batches of one width stay of one width.
-        most = width - int((width - int((there_BT & ~plain_BT).sum(1).max())) * self.share)
-        beyond_BT = at_T[:most] >= left_B[:, None]
-        places_BT = drawn_BT.argsort(1)[:, :most].masked_fill(beyond_BT, width).sort(1).values.clamp(max=width - 1)
-        letters_BTC = inputs.letters_BTC
+        kept_B = lengths_B - self._out(plain_BT.sum(1))
+        # As many as a text of this width keeps at most, so that batches of one width stay of one width.
+        others = (there_BT & ~plain_BT).sum(1).max()
+        most = width - int(self._out(width - others))
+        beyond_BT = at_T[:most] >= kept_B[:, None]
+        kept_BT = drawn_BT.argsort(1)[:, :most].masked_fill(beyond_BT, width).sort(1).values.clamp(max=width - 1)
         return replace(
-            inputs, ids_BT=inputs.ids_BT.gather(1, places_BT).masked_fill(beyond_BT, self.pad), lengths_B=left_B,
-            types_BT=None if inputs.types_BT is None else inputs.types_BT.gather(1, places_BT),
-            letters_BTC=None if letters_BTC is None else letters_BTC[torch.arange(rows)[:, None], places_BT],
-            places_BT=places_BT,
+            inputs, ids_BT=inputs.ids_BT.gather(1, kept_BT).masked_fill(beyond_BT, self.pad), lengths_B=kept_B,
+            types_BT=None if inputs.types_BT is None else inputs.types_BT.gather(1, kept_BT), positions_BT=kept_BT,
         )  # fmt: skip
+
+    def _out(self, words: Tensor) -> Tensor:
+        """How many of so many words are left out."""
+        return (words.double() * self.share).long()
 
 
 def words_once(texts: Iterable[list[int]], first: int) -> Tensor:

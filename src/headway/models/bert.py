@@ -77,7 +77,7 @@ class Bert(TextEncoder):
         )  # fmt: skip
         self.distance = config.distance.build(parts.Room(config.width, config.heads, config.max_length, both_ways=True))
         self.encoder = parts.stack(config, (config.groups or config.layers) * config.group_layers)
-        self.gaps = config.pattern == parts.Whole() and config.distance == parts.NoPosition()
+        self.takes_positions = config.pattern == parts.Whole() and config.distance == parts.NoPosition()
         self.draw(self)
 
     def encode(self, inputs: Any) -> Encoded:

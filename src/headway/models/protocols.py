@@ -46,8 +46,8 @@ class Encodes(nn.Module):
 
     width: of the last layer. dropout: what a head takes unless it has its own. context: the most positions that it
     reads; None: any number. per_token: whether it gives a vector for every token, or a single one for the whole.
-    letters: the most of each token that it reads (0: none). channels: of the feature maps that `encode` gives. gaps:
-    whether it reads a text some of whose tokens are left out, each of the others at its own place.
+    letters: the most of each token that it reads (0: none). channels: of the feature maps that `encode` gives.
+    takes_positions: whether it knows where tokens stand beside which others are left out.
     """
 
     config: Any = None
@@ -57,7 +57,7 @@ class Encodes(nn.Module):
     per_token: bool = True
     letters: int = 0
     channels: tuple[int, ...] = ()
-    gaps: bool = False
+    takes_positions: bool = False
     tracks: ClassVar[Tracks] = {"": ("tokens", "tokens")}
 
     @property
@@ -74,7 +74,7 @@ class Encodes(nn.Module):
         return weights
 
     def encode(self, inputs: Any) -> Encoded:
-        """`inputs` is read by attribute: `ids_BT` and `lengths_B` where they are text."""
+        """`inputs` is read by attribute: as `headway.batch.TextInputs` has them where they are text."""
         raise NotImplementedError
 
     def forward(self, inputs: Any) -> Encoded:

@@ -37,5 +37,5 @@ class TextEncoder(Encodes):
         types_BT = None if self.embed.types is None else inputs.types_BT
         if types_BT is not None:
             types_BT = types_BT.clamp(max=self.config.types - 1)  # a tokenizer may know more types than the model
-        x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT, inputs.places_BT)
+        x_BTD: Tensor = self.embed(inputs.ids_BT, types_BT, inputs.positions_BT)
         return x_BTD

@@ -115,7 +115,7 @@ class TypedEmbedding(nn.Module):
     """dropout(norm(E[ids] + positions + S[types]))M (Devlin et al. 2019, fig. 2).
 
     A token's type is the text of a pair that it belongs to. M, where there is one, widens a narrow table (Lan et al.
-    2020, 3.1). `first` is the position of the first token; with `places_BT` each token has a position of its own.
+    2020, 3.1). `first` is the position of the first token; with `positions_BT` each token has a position of its own.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class TypedEmbedding(nn.Module):
         self.types = token_table(types, table.embedding_dim, 0.02) if types else None
         self.dropout, self.widen = Dropout(dropout), widen or nn.Identity()
 
-    def forward(self, ids_BT: Tensor, types_BT: Tensor | None = None, places_BT: Tensor | None = None) -> Tensor:
+    def forward(self, ids_BT: Tensor, types_BT: Tensor | None = None, positions_BT: Tensor | None = None) -> Tensor:
         tokens_BTE = self.table(ids_BT)
-        first = self.first if places_BT is None else self.first + places_BT
+        first = self.first if positions_BT is None else self.first + positions_BT
         x_BTE = self.position.add(tokens_BTE, first)
         if self.types is not None:
             x_BTE = x_BTE + (self.types.weight[0] if types_BT is None else self.types(types_BT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -56,12 +56,25 @@ def _invalid(error: RequestValidationError) -> tuple[int, Any]:
     first, where = found[0], found[0]["loc"]
     if first["type"] == "json_invalid" or where == ("body",):
         return 400, form("the body is no JSON object, or its content-type is not application/json")
-    if where[-1] == "str":  # a text or something else: what is wrong with that says more than that it is no text
-        where = where[:-1]
-        others = [one for one in found if one["loc"][: len(where)] == where and not one["type"].endswith("_type")]
-        first = [*others, first][0]
+    if first["type"] == "string_type" and where[-1] == "str":
+        first, where = _nearest(found, where[:-1])
     place = ".".join(str(part) for part in where if part != "body")
     return 400, form(f"{place}: {first['msg'].lower()}", param=place)
+
+
+def _nearest(found: Sequence[Any], field: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Of a field that may be a text or other things: what is wrong with the one that fits furthest, and where."""
+
+    def rank(one: Any) -> tuple[tuple[int, ...], bool]:
+        inside = one["loc"][len(field) + 1 :]
+        return tuple(part if isinstance(part, int) else 0 for part in inside), not one["type"].endswith("_type")
+
+    kinds: dict[Any, Any] = {}  # the first fault of each
+    for one in found:
+        if one["loc"][: len(field)] == field:
+            kinds.setdefault(one["loc"][len(field)], one)
+    best = max(kinds.values(), key=rank)
+    return best, (*field, *best["loc"][len(field) + 1 :])
 
 
 def _of_http(error: HTTPException) -> tuple[int, Any]:

@@ -24,7 +24,7 @@ from headway.data.labelled import (
     read_texts,
 )
 from headway.data.readers import UTF8, bare_suffix
-from headway.data.replaced_words import LeftOut, ReplacedWords, plain_words
+from headway.data.replaced_words import ReplacedWords, WordsLeftOut, plain_words
 from headway.errors import InputError, Notice, refuse
 from headway.evaluate.labels import ERRORS
 from headway.generate.encoder import Encoder, Guess
@@ -118,16 +118,22 @@ class Classification(TextLabelling):
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
         if share := run.data.hidden:
-            self.replaced = self._hidden(share)
+            self.changes = self._hidden(share)
         if share := run.data.left_out:
-            line = "this model cannot tell where words stood whose neighbours are left out"
-            refuse(not self.model.encoder.gaps, f"{line}: take bert, or set data.left_out to 0")
-            self.replaced = LeftOut(plain_words(self.tokenizer), self.tokenizer.pad or 0, share, run.engine.seed)
+            line = "this model does not know where a word stood whose neighbours are left out: set data.left_out to 0"
+            refuse(not self.model.encoder.takes_positions, f"{line}, or take bert with positions that are learned")
+            self.changes = self._left_out(share)
 
     def open_parts(self) -> dict[str, list[Labelled]]:
         self.kind, self.written = KINDS[self.run.head.answer], tuple[str, ...]()
         self.said: set[str] = set()
         return self.divided(self._read, hold_out_labelled, self.run.data.hold_out_test)
+
+    def _left_out(self, share: float) -> WordsLeftOut:
+        which_V = plain_words(self.tokenizer)
+        if self.tokenizer.unknown is not None:  # stands for a word
+            which_V[self.tokenizer.unknown] = True
+        return WordsLeftOut(which_V, self.tokenizer.pad or 0, share, self.run.engine.seed)
 
     def _hidden(self, share: float) -> ReplacedWords:
         mask, unknown = self.tokenizer.mask, self.tokenizer.unknown

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.batch import sampled
-from headway.data.replaced_words import LeftOut, ReplacedWords
+from headway.data.replaced_words import ChangedWords
 from headway.errors import InputError, Notice, nearest, refuse
 from headway.evaluate.labels import ERRORS, LabelScores
 from headway.models.configs import letters
@@ -150,10 +150,10 @@ def said_of_cuts(cut: int, texts: int, longest: int, settable: bool, what: str =
 
 class TextLabelling(Labelling):
     """Abstract. Texts in memory, framed for an encoder. spans: whether a store needs the characters of each token.
-    replaced: words that training batches read as another."""
+    changes: words that training batches read as another, or not at all."""
 
     spans: ClassVar[bool] = False
-    replaced: LeftOut | ReplacedWords | None = None
+    changes: ChangedWords | None = None
 
     def __init__(self, run: Any, context: RunContext) -> None:
         super().__init__(run, context)
@@ -178,7 +178,7 @@ class TextLabelling(Labelling):
 
     def batch(self, step: int) -> Any:
         batch: Any = super().batch(step)
-        return replace(batch, inputs=self.replaced.replaced(batch.inputs, step)) if self.replaced else batch
+        return replace(batch, inputs=self.changes.changed(batch.inputs, step)) if self.changes else batch
 
     def head(self) -> Any:
         """The config of the head, with what the data says of it."""

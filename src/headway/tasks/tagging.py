@@ -113,7 +113,7 @@ class Tagging(TextLabelling):
         share, seed = run.data.unknown, run.engine.seed
         texts = (one.ids for one in self.stores["train"].framed)
         if share:
-            self.replaced = ReplacedWords(words_once(texts, len(SPECIALS)), UNKNOWN, share, seed)
+            self.changes = ReplacedWords(words_once(texts, len(SPECIALS)), UNKNOWN, share, seed)
 
     @classmethod
     def check(cls, run: Any) -> None:
