@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     ),
 }
 FOLDS, BITS = 10, 2048
+FOREST = {"n_estimators": 200, "n_jobs": -1}
 LAST = 600  # steps of MUTAG's trainings, whose last weights are taken: 17 graphs are too few to choose by
 
 
@@ -116,7 +118,7 @@ def zinc(options: Namespace) -> None:
         row = {
             "recipe": recipe, "mae": mean(each), "spread": spread(each), "each": each,
             "validation": mean(score["validation mae"] for score in own.values()),
-            "parameters": next(iter(own.values()))["parameters"],
+            "parameters": list(own.values())[-1]["parameters"],
             "seconds": mean((score["training seconds"] for score in own.values()), 1),
         }  # fmt: skip
         write(f"{recipe}-{options.device}", options.device, [row], options.out, case={"seeds": options.seeds})
@@ -149,31 +151,41 @@ def folds(options: Namespace) -> None:
     write(f"mutag-{options.device}", options.device, rows, options.out, case={"folds": FOLDS})
 
 
-def forest(options: Namespace) -> None:
-    from rdkit import Chem
+def fingerprints(molecules: Iterable[Any]) -> Any:
     from rdkit.Chem import rdFingerprintGenerator
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     made = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
-    rows, how = [], {"n_estimators": 200, "n_jobs": -1}
+    return np.array([made.GetFingerprintAsNumPy(molecule) for molecule in molecules])
+
+
+def forest(options: Namespace) -> None:
+    from rdkit import Chem
+    from sklearn.ensemble import RandomForestRegressor
+
+    rows = []
     for data in TABLES:
         found = rows_of(data)
-        bits = np.array([made.GetFingerprintAsNumPy(Chem.MolFromSmiles(row["smiles"])) for row in found])
+        bits = fingerprints(Chem.MolFromSmiles(row["smiles"]) for row in found)
         wanted, each = np.array([row["label"] for row in found]), []
         for seed in range(1, FOLDS + 1):
             parts = parts_of(len(found), seed)
             learn = np.concatenate([parts["train"], parts["valid"]])
-            model = RandomForestRegressor(random_state=seed, **how).fit(bits[learn], wanted[learn])
+            model = RandomForestRegressor(random_state=seed, **FOREST).fit(bits[learn], wanted[learn])
             each.append(float(np.sqrt(np.mean((model.predict(bits[parts["test"]]) - wanted[parts["test"]]) ** 2))))
         rows.append({"data": data, "who": "random forest", "rmse": mean(each), "spread": spread(each)})
         print(rows[-1], flush=True)
     write("molecules-forest", "cpu", rows, options.out, case={"seeds": FOLDS, "bits": BITS})
+    forest_of_mutag(options)
+
+
+def forest_of_mutag(options: Namespace) -> None:
+    from sklearn.ensemble import RandomForestClassifier
+
     found, each = rows_of("mutag"), []
-    bits = np.array([made.GetFingerprintAsNumPy(unnamed(row)) for row in found])
-    wanted = np.array([row["label"] for row in found])
+    bits, wanted = fingerprints(map(unnamed, found)), np.array([row["label"] for row in found])
     for fold, held in enumerate(folds_of_mutag(), 1):
         learn = np.setdiff1d(np.arange(len(found)), held)
-        model = RandomForestClassifier(random_state=fold, **how).fit(bits[learn], wanted[learn])
+        model = RandomForestClassifier(random_state=fold, **FOREST).fit(bits[learn], wanted[learn])
         each.append(float(np.mean(model.predict(bits[held]) == wanted[held])))
     row = {"data": "mutag", "who": "random forest", "accuracy": mean(each), "spread": spread(each)}
     write("mutag-forest", "cpu", [row], options.out, case={"folds": FOLDS, "bits": BITS})

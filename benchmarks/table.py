@@ -83,6 +83,11 @@ def speed(results: Path, name: str, columns: list[Column]) -> list[str]:
     return [block for device in ("cuda", "cpu") for block in one(results, f"{name}-{device}", columns)]
 
 
+def with_forest(results: Path, name: str, columns: list[Column]) -> list[str]:
+    """What was learned from graphs, and the random forest beside it."""
+    return [*speed(results, name, columns), *one(results, f"{name}-forest", columns)]
+
+
 def joined(results: Path, names: Sequence[str], columns: list[Column]) -> list[str]:
     """The rows of several records as one table, each with its seeds, its machine and its day."""
     records = [record for name in names if (record := read(results, name))]
@@ -327,16 +332,13 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
         block for name, *shown in serving.asked(read(results, "clients")) for block in (f"{name}:", table(*shown))
     ],
     "zinc": lambda results: joined(results, [f"zinc-{who}-cuda" for who in graphs.ZINC_MODELS], graphs.ZINC),
-    "mutag": lambda results: [*speed(results, "mutag", graphs.MUTAG), *one(results, "mutag-forest", graphs.MUTAG)],
-    "molecules": lambda results: [
-        *speed(results, "molecules", graphs.MOLECULES),
-        *one(results, "molecules-forest", graphs.MOLECULES),
-    ],
+    "mutag": partial(with_forest, name="mutag", columns=graphs.MUTAG),
+    "molecules": partial(with_forest, name="molecules", columns=graphs.MOLECULES),
     "mixture": lambda results: one(results, "mixture", columns.MIXTURE),
-    "alignment_demo": lambda results: heads(results, "alignment-demo-cpu", attention.ALIGNMENT),
-    "alignment_hansards": lambda results: heads(results, "alignment-hansards-cpu", attention.ALIGNMENT),
-    "alignment_demo_rnn": lambda results: heads(results, "alignment-demo-rnn-cpu", attention.ALIGNMENT),
-    "alignment_hansards_rnn": lambda results: heads(results, "alignment-hansards-rnn-cpu", attention.ALIGNMENT),
+    **{
+        f"alignment_{data}": partial(heads, name=f"alignment-{data.replace('_', '-')}-cpu", columns=attention.ALIGNMENT)
+        for data in ("demo", "hansards", "demo_rnn", "hansards_rnn")
+    },
     "antecedents": lambda results: heads(results, "antecedents-demo-cpu", attention.ANTECEDENTS),
     "layers": layers,
     "safety": safety,
@@ -345,17 +347,13 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "counting": counting,
     "babi": babi,
     "relations": relations,
-    "heads": lambda results: looking(results, "heads"),
-    "pronouns": lambda results: looking(results, "pronoun"),
-    "importance": lambda results: looking(results, "importance"),
-    "lens": lambda results: looking(results, "lens"),
-    "contexts": lambda results: looking(results, "contexts"),
+    "pronouns": partial(looking, what="pronoun"),
+    **{what: partial(looking, what=what) for what in ("heads", "importance", "lens", "contexts")},
     **{f"worked_{what.replace(' ', '_')}": partial(worked, what=what) for what in attention.WORKED},
     **{name: partial(study, name=name) for name in STUDIES},
     "treebank_mlp": lambda results: scores(results, ("perplexity",), ("ptb-mlp", "ptb-mlp-direct", "ptb-kn5")),
     "show_me": lambda results: deck_d(results, "first order, show me"),
-    "first_order": lambda results: deck_d(results, "first order, battery"),
-    "second_order": lambda results: deck_d(results, "second order, battery"),
+    **{f"{order}_order": partial(deck_d, name=f"{order} order, battery") for order in ("first", "second")},
     "skips": lambda results: deck_d(results, "with skips"),
     "votes": lambda results: deck_d(results, "votes"),
 }

@@ -85,7 +85,7 @@ class LabelledText(LabelledTables):
     is quicker; `mixed` gives every batch as many texts, of any length: `engine.batch` tokens, if all were as long as
     the longest. hidden: the share of the words that are hidden in each training batch (word dropout: Iyyer et al.
     2015): the mask stands there, or the unknown word in a vocabulary without one. left_out: the share of the words that
-    each training batch leaves out, which makes it as much shorter; the others keep their places. The rest as in
+    each training batch leaves out, which makes it as much shorter; the others keep their positions. The rest as in
     `LabelledTables`."""
 
     name: ClassVar[str] = "labelled-text"
