@@ -97,6 +97,7 @@ PIECES = {
         Piece("lengths", "lengths.py", 5, (SHAKESPEARE,), resumes=True),
         Piece("rates", "rates.py", 4, (SHAKESPEARE,), resumes=True),
         Piece("widths", "widths.py", 4, (SHAKESPEARE,), resumes=True),
+        Piece("scaling", "scaling.py --runs {runs}/scaling", 9, resumes=True),
         Piece("layer times", "layer_times.py", 2),
         Piece("matrix", "matrix.py", 2),
         scores("recurrent translators", "multi30k-de-en-lstm multi30k-de-en-lstm-plain multi30k-de-en-lstm-dot "

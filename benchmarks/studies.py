@@ -117,12 +117,26 @@ def projections(rows: list[Row]) -> Shown:
     return columns, [row for row in rows if row["recipe"] in wanted]
 
 
+def scaling(rows: list[Row]) -> Shown:
+    """The small runs, and the large one that they predicted."""
+    columns: list[Column] = [
+        ("weights", "weights", count),
+        ("tokens", "letters read", count),
+        ("operations", "operations", short),
+        ("loss", "loss", lambda value: f"{value:.4f}"),
+        ("predicted", "predicted", lambda value: f"{value:.4f}"),
+        ("apart", "prediction off by", lambda value: f"{100 * value:+.2f} %".replace("-", "−")),
+    ]
+    return columns, rows
+
+
 # By the name of the block in a page: the record, what it shows, and what its picture does.
 STUDIES: dict[str, tuple[str, Callable[[list[Row]], Shown], str]] = {
     "depth": ("depth", depth, "Loss and gradient against depth, for each arrangement of residual and norm"),
     "lengths": ("lengths", lengths, "Loss against the length of the text, for each kind of position"),
     "rates": ("rates", rates, "Loss against the learning rate, with and without warm-up"),
     "widths": ("widths", widths, "Loss against the learning rate, by width, in the standard parametrisation and in μP"),
+    "scaling": ("scaling", scaling, "Loss against operations: small runs by size, and the large one that they predict"),
     "matrix": ("matrix", matrix, "Time against length, of loops, matrices and one kernel"),
     "layer_times": ("layer-times", layer_times, "Time and counted cost of layers against length and width"),
     "clipping": ("clipping", clipping, "Norm of the gradient and loss by step, and gradient against distance"),
