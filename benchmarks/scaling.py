@@ -96,7 +96,7 @@ def run(options: Any) -> None:
     words = [sys.executable, "-m", "headway", "scaling", "gpt", "--check", "--json", "--out", str(folder)]
     words += ["--data", str(place() / "train.txt"), "--valid", str(place() / "valid.txt"), "--device", options.device]
     words += ["--operations", str(options.operations), "--batch-size", str(options.batch)]
-    words += ["--predict", str(options.predict or 1000 * options.operations)]
+    words += ["--predict", str(options.predict or 1010 * options.operations)]
     for setting in [*SETTINGS, *options.settings]:
         words += ["--set", setting]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--letters", type=int, default=200_000_000, help="of the text that is learned from")
     parser.add_argument("--held", type=int, default=1_000_000, help="of the text that the loss is measured on")
     parser.add_argument("--operations", type=float, default=1e14, help="the most of a small run")
-    parser.add_argument("--predict", type=float, help="operations of the large run (default: a thousand times)")
+    parser.add_argument("--predict", type=float, help="operations of the large run (default: 1010 times)")
     parser.add_argument("--batch", type=int, default=8192, help="letters of a batch")
     parser.add_argument("--runs", type=Path, default=Path("runs/scaling"), help="folder of the trainings")
     parser.add_argument("--set", action="append", default=[], dest="settings", help="a setting of the trainings")
