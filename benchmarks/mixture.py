@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from robots import EXPERT, TASKS, WORLDS, kept, of_expert, success
+from robots import of_expert, of_model
 from scores import trained
-from side_by_side import mean, side_by_side, training_options
+from side_by_side import side_by_side, training_options
 
 from headway.data.scene_questions import drawn_questions, save_picture_questions
 from headway.data.scenes import Scenes
@@ -62,17 +62,10 @@ def train(options: Namespace) -> None:
     side_by_side(one, options.ways, options.parallel)
 
 
-def played(way: str, count: int, options: Namespace) -> dict[str, Any]:
-    actor: Any = load(options.runs / folder(way), "cpu", verb="play")
-    asked = {task.world: task for task in actor.tasks()}
-    found = {task: success(name, actor.policy(command=asked[name].command), count) for task, name in WORLDS.items()}
-    return {"success": mean(found.values()), **found}
-
-
 def play(options: Namespace) -> None:
     """What each model reached; acting is done here, where the worlds are."""
     count, rows = options.starts, []
-    expert = kept(options.runs / "expert.json", count, lambda: of_expert(count))
+    expert = of_expert(options.runs / "expert.json", count)
     for way, kinds in WAYS.items():
         place = options.runs / folder(way)
         if not (place / "model" / "headway.json").exists():
@@ -86,12 +79,12 @@ def play(options: Namespace) -> None:
             "parameters": sum(weight.numel() for weight in loaded.model.parameters()),
         }  # fmt: skip
         if "demonstrations" in kinds:
-            own = kept(place / "played.json", count, lambda way=way: played(way, count, options))  # type: ignore[misc]
+            own = of_model(place, count)
             row |= own | {"of_expert": round(own["success"] / expert["success"], 4)}
         rows.append(row)
     case = {"starts": count, **{f"rows of {kind}": rows for kind, rows in ROWS.items()}}
     case["threads"] = torch.get_num_threads()
-    rows.append({"who": EXPERT, "success": expert["success"], **{task: expert[task] for task in TASKS}})
+    rows.append(expert)
     write("mixture", "cpu", rows, options.out, case=case)
 
 

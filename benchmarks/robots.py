@@ -115,47 +115,48 @@ def actions_per_second(actor: Any, task: Any) -> float:
     return ASKED / (time.perf_counter() - began)
 
 
-def kept(file: Path, count: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was found before with as many starts, or is found now: an hour of acting need not be repeated."""
-    if file.exists() and (before := json.loads(file.read_text()))["starts"] == count:
-        found: dict[str, Any] = before["found"]
-        return found
-    found = make()
-    file.write_text(json.dumps({"starts": count, "found": found}))
-    print(found, flush=True)
-    return found
+def successes(file: Path, count: int, policy_of: Callable[[str], Any]) -> dict[str, Any]:
+    """Of each task, and their mean. Kept task by task: what an earlier call found with as many starts is not acted
+    again."""
+    before: Any = json.loads(file.read_text()) if file.exists() else {"starts": count, "found": {}}
+    found: dict[str, float] = before["found"] if before["starts"] == count else {}
+    for task, name in WORLDS.items():
+        if task not in found:
+            found[task] = success(name, policy_of(name), count)
+            file.write_text(json.dumps({"starts": count, "found": found}))
+            print(f"{file.parent.name}, {task}: {found[task]}", flush=True)
+    each = {task: found[task] for task in WORLDS}
+    return {"success": mean(each.values()), **each}
 
 
-def of_expert(count: int) -> dict[str, Any]:
-    found = {task: success(name, policy_named(EXPERT, opened(name)[0]), count) for task, name in WORLDS.items()}
-    return {"who": EXPERT, "success": mean(found.values()), **found}
+def of_expert(file: Path, count: int) -> dict[str, Any]:
+    return {"who": EXPERT, **successes(file, count, lambda name: policy_named(EXPERT, opened(name)[0]))}
 
 
-def of_way(way: str, count: int, options: Namespace) -> dict[str, Any]:
-    actor: Any = load(options.runs / folder(way), "cpu", verb="play")
-    asked = {task.world: task for task in actor.tasks()}
-    found = {task: success(name, actor.policy(command=asked[name].command), count) for task, name in WORLDS.items()}
-    score = actor.card.score
-    return {
-        "who": way, "success": mean(found.values()), **found,
-        "steps": score["steps"], "seconds": score["training seconds"],
-        "parameters": sum(weight.numel() for weight in actor.model.parameters()),
-    }  # fmt: skip
+def of_model(place: Path, count: int) -> dict[str, Any]:
+    actor: Any = load(place, "cpu", verb="play")
+    commands = {task.world: task.command for task in actor.tasks()}
+    return successes(place / "played.json", count, lambda name: actor.policy(command=commands[name]))
 
 
 def play(options: Namespace) -> None:
     count = options.starts
-    rows = [kept(options.runs / "expert.json", count, lambda: of_expert(count))]
+    rows = [of_expert(options.runs / "expert.json", count)]
     for way in options.ways:
         place = options.runs / folder(way)
         if not (place / "model" / "headway.json").exists():
             print(f"{way}: not trained", flush=True)
             continue
-        row = kept(place / "played.json", count, lambda way=way: of_way(way, count, options))  # type: ignore[misc]
+        found = of_model(place, count)
         actor: Any = load(place, "cpu", verb="play")
-        asked = {task.world: task for task in actor.tasks()}
-        rate = round(actions_per_second(actor, asked[WORLDS["reach"]]), 1)
-        rows.append(row | {"of_expert": round(row["success"] / rows[0]["success"], 4), "actions_per_second": rate})
+        [reach] = [task for task in actor.tasks() if task.world == WORLDS["reach"]]
+        score = actor.card.score
+        rows.append({
+            "who": way, **found, "steps": score["steps"], "seconds": score["training seconds"],
+            "parameters": sum(weight.numel() for weight in actor.model.parameters()),
+            "of_expert": round(found["success"] / rows[0]["success"], 4),
+            "actions_per_second": round(actions_per_second(actor, reach), 1),
+        })  # fmt: skip
     case = {"starts": count, "demonstrations": options.shown, "noise": NOISE, "threads": torch.get_num_threads()}
     write("robots", "cpu", rows, options.out, case=case)
 
