@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,12 +31,33 @@ def test_a_dry_run_shows_what_it_would_cost_and_trains_nothing(text: Path, tmp_p
     assert max(costs) <= 1e12 and max(costs) / min(costs) > 8
 
 
-def test_a_law_is_fitted_and_checked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def trained(recipe: str, rung: object, out: Path, how: object) -> Trained:
-        size = rung.shape.weights, rung.tokens  # type: ignore[attr-defined]
-        return Trained(*size, LAW.loss(*size))
+def follow(law: Law, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Runs reach what the law says; the weights of those that are trained."""
+    weights = list[float]()
+
+    def trained(recipe: str, rung: Any, out: Path, how: object) -> Trained:
+        size = rung.shape.weights, rung.tokens
+        weights.append(rung.shape.weights)
+        return Trained(*size, law.loss(*size))
 
     monkeypatch.setattr(command, "_trained", trained)
+    return weights
+
+
+def test_a_large_run_that_is_not_to_be_trusted_is_not_trained(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = follow(Law(e=1.2, a=2e4, b=20.0, alpha=1.2, beta=0.1), monkeypatch)
+    (tmp_path / "s").mkdir()
+    words = ("scaling", "gpt", "--data", text, "--operations", 1e12, "--out", tmp_path / "s", *SMALL)
+    code, _, err = call(*words, "--check")
+    assert code == 2 and "not to be trusted" in err and len(weights) == 12
+    code, out, err = call(*words)
+    assert code == 0 and "not to be trusted" in err and "predicted loss" in out
+
+
+def test_a_law_is_fitted_and_checked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(LAW, monkeypatch)
     (tmp_path / "s").mkdir()
     words = ("scaling", "gpt", "--data", text, "--operations", 1e12, "--check", "--out", tmp_path / "s", *SMALL)
     found = json.loads(answered(*words, "--json"))

@@ -57,6 +57,7 @@ def scaling(
     best = law.best(large)[0]
     if best < max(point.weights for point in points):
         why = "by this law the best large run is smaller than the small ones: it is not to be trusted"
+        refuse(check, f"{why}, and --check would train it for nothing. Give more --operations")
         print(f"headway: {why}. Give more --operations", file=sys.stderr)
     rung = rung_of(run, best, large)
     low, high = bootstrapped(points, lambda one: one.loss(rung.shape.weights, rung.tokens))
