@@ -25,15 +25,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from side_by_side import shared_gpu
 
 HERE = Path(__file__).parent
 MORE = 75  # exit status: call again
@@ -229,23 +229,6 @@ PIECES = {
     ],
 }  # fmt: skip
 WITHOUT_DEVICE = ("scores.py", "ladder.py")  # scores.py takes what the machine has
-
-
-@contextmanager
-def shared_gpu() -> Iterator[None]:
-    """Kernels of several processes run at the same time, not in turns, where CUDA's multi-process service is there."""
-    control = shutil.which("nvidia-cuda-mps-control")
-    if not control or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
-        yield
-        return
-    with tempfile.TemporaryDirectory() as place:
-        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place}
-        subprocess.run([control, "-d"], check=False)
-        try:
-            yield
-        finally:
-            subprocess.run([control], input=b"quit\n", check=False)
-            del os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
 
 
 class Calls:

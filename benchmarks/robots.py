@@ -6,7 +6,7 @@ each episode.
     PYTHONPATH=src python benchmarks/robots.py --parts play --ways "states, chunks" "states, bins"
 
 `collect`: the written experts show each task so often, disturbed a little; what is kept is what they wanted to do.
-`train`: ways to tell actions, from states and from pictures (84 pixels, camera corner2, with the place and the opening
+`train`: ways to tell actions, from states and from pictures (camera corner2, with the place and the opening
 of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
 demonstration has, beside the expert (what has been found with as many starts is kept beside a model); and how many
 actions it decides on in a second, one robot at a time. `film`: one episode of each task by the first way, as
@@ -23,7 +23,9 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ from headway.worlds.policies import Seen, policy_named
 
 TASKS = ("reach", "push", "pick-place", "door-open", "drawer-open", "button-press-topdown")
 WORLDS = {task: f"Meta-World/{task}-v3" for task in TASKS}
-PIXELS, NOISE = 84, 0.1
+NOISE = 0.1
 STATES = ("engine.steps=3000", "engine.batch=1024")  # two cores train these in ten minutes each
 ALONE = ("model.max_length=1", "head.chunk=1")
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -61,18 +63,22 @@ WARM, ASKED = 10, 200  # actions before the clock runs, and those that are timed
 
 
 def collect(options: Namespace) -> None:
+    """Tasks side by side, each in a process of its own: a world draws in one."""
     options.demonstrations.mkdir(parents=True, exist_ok=True)
-    for task, name in WORLDS.items():
-        file = options.demonstrations / f"{task}.npz"
-        if file.exists():
-            continue
-        world = open_world(name)
-        how: dict[str, Any] = {"noise": NOISE, "intended": True, "pictures": PIXELS}
-        found = list(episodes([world], policy_named(EXPERT, world), options.shown, (1,), **how))
-        about = {"policy": EXPERT, "episodes": options.shown, "seed": 1, "noise": NOISE, "intended": True}
-        save_trajectories(file, gathered(world, found, (about,)))
-        world.close()
-        print(f"{file}: {options.shown} episodes", flush=True)
+    left = [task for task in TASKS if not (options.demonstrations / f"{task}.npz").exists()]
+    with ProcessPoolExecutor(options.parallel, get_context("spawn")) as pool:
+        for said in pool.map(shown, left, [options] * len(left)):
+            print(said, flush=True)
+
+
+def shown(task: str, options: Namespace) -> str:
+    file, world = options.demonstrations / f"{task}.npz", open_world(WORLDS[task])
+    how: dict[str, Any] = {"noise": NOISE, "intended": True, "pictures": options.pixels}
+    found = list(episodes([world], policy_named(EXPERT, world), options.shown, (1,), **how))
+    about = {"policy": EXPERT, "episodes": options.shown, "seed": 1, "noise": NOISE, "intended": True}
+    save_trajectories(file, gathered(world, found, (about,)))
+    world.close()
+    return f"{file}: {options.shown} episodes"
 
 
 def train(options: Namespace) -> None:
@@ -185,6 +191,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--states-only", action="store_true", help="no ways that see pictures")
     parser.add_argument("--demonstrations", type=Path, default=Path("runs/robots/data"))
+    parser.add_argument("--pixels", type=int, default=84, help="sides of their pictures")
     parser.add_argument("--shown", type=int, default=100, help="demonstrations of each task")
     parser.add_argument("--starts", type=int, default=50, help="episodes of each task")
     options = training_options(parser, "robots", seeds=1)

@@ -20,12 +20,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
-from side_by_side import training_options
+from side_by_side import shared_gpu, training_options
 
 
 def train(recipe: str, seed: int, runs: Path, settings: list[str]) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     jobs = [(recipe, seed) for recipe in options.recipes for seed in range(1, options.seeds + 1)]
     beside = min(options.parallel, len(jobs)) - 1
-    with ThreadPoolExecutor(options.parallel) as pool:
+    with shared_gpu() if beside else nullcontext(), ThreadPoolExecutor(options.parallel) as pool:
         found = {job: pool.submit(train, *job, options.runs, options.settings) for job in jobs}
         try:
             keep(options, found, device, beside)

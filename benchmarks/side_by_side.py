@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
+import subprocess
+import tempfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,9 +30,26 @@ def training_options(parser: ArgumentParser, runs: str, seeds: int = 3) -> Names
     return options
 
 
+@contextmanager
+def shared_gpu() -> Iterator[None]:
+    """Kernels of several processes run at the same time, not in turns, where CUDA's multi-process service is there."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if not control or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as place:
+        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": place, "CUDA_MPS_LOG_DIRECTORY": place}
+        subprocess.run([control, "-d"], check=False)
+        try:
+            yield
+        finally:
+            subprocess.run([control], input=b"quit\n", check=False)
+            del os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
+
+
 def side_by_side(work: Callable[[Job], Found], jobs: Sequence[Job], parallel: int) -> dict[Job, Found]:
     """What the work finds for each job. When it is stopped, or one fails, `map` begins no other."""
-    with ThreadPoolExecutor(parallel) as pool:
+    with shared_gpu() if parallel > 1 else nullcontext(), ThreadPoolExecutor(parallel) as pool:
         return dict(zip(jobs, pool.map(work, jobs), strict=True))
 
 
