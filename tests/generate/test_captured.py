@@ -15,8 +15,8 @@ from headway.fast.jit import triton
 from headway.generate import samples as samples_module
 from headway.generate.engine import Engine
 from headway.generate.offline import generate_all
-from headway.generate.pool import SamplePool
 from headway.generate.request import Request
+from headway.generate.sample_pool import SamplePool
 from headway.generate.samples import predict
 from headway.generate.sampling import Sampling
 from headway.generate.stepper import GraphStepper, PlainStepper, stepper_for

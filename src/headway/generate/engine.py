@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 from headway.generate.beam_pool import BeamPool
-from headway.generate.pool import Key, PendingSteps, Pool, SamplePool, on_device, source_length
+from headway.generate.pool import Key, PendingSteps, Pool, on_device, source_length
 from headway.generate.prefixes import Prefixes
 from headway.generate.prompts import PromptMemoryError, Reading
 from headway.generate.request import Found, Keyed, Kind, Request, Token, Written
+from headway.generate.sample_pool import SamplePool
 from headway.generate.stepper import PlainStepper, stepper_for
 from headway.models.protocols import Steps
 from headway.nn.state import State
@@ -198,6 +199,7 @@ class Engine:
         first = next(own for own in self.pools if own.kind == pool.kind)
         return bool(self.least[0]) and pool is first and not pool.kind.sliding and pool.kind.search is None
 
+    @torch.inference_mode()
     def evict(self, rows: Iterable[tuple[int, int]]) -> list[Written]:
         """End these rows (key, sample) now, as stopped: for a caller that sees more than ids, or whose reader has left.
         A search that is evicted reports nothing."""

@@ -1,4 +1,5 @@
-"""Pools: rows that are stepped together, in slots of one room. Samples have a pool, and every kind of beam search.
+"""Pools: rows that are stepped together, in slots of one room. Samples have a pool (`sample_pool`), and every kind of
+beam search (`beam_pool`).
 
 Steps are launched some at a time and read later, so that the device has work while the host reads.
 
@@ -18,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.device import sent
-from headway.generate import noise, samples
-from headway.generate.chain import Allowed, Choice, Link, LogitBias
-from headway.generate.request import Keyed, Kind, Row, Token, Written
+from headway.generate import arranging
+from headway.generate.arranging import Arrangement
+from headway.generate.request import Keyed, Kind, Written
 from headway.generate.rows import Rows
-from headway.generate.samples import Group, Outputs, SampleRows, Step
+from headway.generate.samples import Outputs
 from headway.models.protocols import Steps
 from headway.nn.slots import Memory
 from headway.nn.state import State
@@ -124,6 +125,11 @@ class Pool(Generic[Entry]):
         """Slots that are taken; asked for several times a step."""
         return self.taken
 
+    @property
+    def used(self) -> int:
+        """Slots that a plain step should take: more are closed up before it."""
+        return self.taken
+
     def fits(self, slots: int, length: int, source_length: int) -> bool:
         free = self.slots - len(self)
         return slots <= free and length <= self.length and source_length <= self.source_length
@@ -135,14 +141,17 @@ class Pool(Generic[Entry]):
     def put(self, entries: Sequence[Entry], rows: Rows) -> None:
         """Give entries a slot each, and write their rows there."""
         holes = [slot for slot, entry in enumerate(self.entries) if entry is None]
-        slots = [*holes, *range(len(self.entries), self.slots)][: len(entries)]
-        self.entries += [None] * (slots[-1] + 1 - len(self.entries))
+        free = [*holes, *range(len(self.entries), self.slots)][: len(entries)]
+        moves, slots = self.arrangement(sorted([*free, *(slot for slot, _ in self.open())]), entries)
+        size = free[-1] + 1
+        self.entries += [None] * (size - len(self.entries))
         self.sources += [0] * (len(self.entries) - len(self.sources))
+        self._move(moves)
         width = source_length(rows.state)
         for slot, entry in zip(slots, entries, strict=True):
             self.entries[slot], self.sources[slot] = entry, width
         self.taken += len(slots)
-        together = slots[-1] - slots[0] == len(slots) - 1
+        together = slots == list(range(slots[0], slots[-1] + 1))
         self.rows.insert(rows, slice(slots[0], slots[-1] + 1) if together else on_device(slots, self.device))
         self._view = None
 
@@ -160,17 +169,22 @@ class Pool(Generic[Entry]):
         raise NotImplementedError
 
     def compact(self, size: int) -> None:
-        """Move the last entries into the slots that are free below `size`."""
-        holes = [slot for slot in range(size) if self.entries[slot] is None]
-        last = [slot for slot in range(size, len(self.entries)) if self.entries[slot] is not None]
-        moves = list(zip(last, holes, strict=False))
+        """Move entries into the slots that are free below `size`."""
+        self._move(self.arrangement(range(size), ()).moves)
+        del self.entries[size:], self.sources[size:]
+        self._view = None
+
+    def _move(self, moves: Sequence[tuple[int, int]]) -> None:
         for source, target in moves:
             self.entries[target], self.sources[target] = self.entries[source], self.sources[source]
+            self.entries[source], self.sources[source] = None, 0
         if moves:
             from_N, to_N = (on_device(slots, self.device) for slots in zip(*moves, strict=True))
             self.rows.move(from_N, to_N, max(self.lengths(), default=0))
-        del self.entries[size:], self.sources[size:]
-        self._view = None
+
+    def arrangement(self, slots: Sequence[int], coming: Sequence[Entry]) -> Arrangement:
+        """How those that are open and those that come take these slots."""
+        return arranging.plain([None if entry is None else 0 for entry in self.entries], [0] * len(coming), slots)
 
     def widest(self) -> int:
         """The longest source of those that are open."""
@@ -223,146 +237,3 @@ class Pool(Generic[Entry]):
     def take(self, pending: PendingSteps) -> list[Any] | None:
         """What steps that are read now have given; None where all rows had ended before."""
         raise NotImplementedError
-
-
-class SamplePool(Pool[Row]):
-    """Rows whose tokens are drawn. A row's text depends on its request, seed and sample number, never on the others."""
-
-    rows: SampleRows
-    at_once = 8
-    bounds = (256, 4)  # a kernel reads only the positions that a row has: few sizes will do
-    reorders = False
-
-    def room(self, state: State | None) -> SampleRows:
-        ids_NL = torch.zeros(self.slots, self.length, dtype=torch.long, device=self.device)
-        return SampleRows(self.steady(state, 1), ids_NL, *(ids_NL.new_zeros(self.slots) for _ in range(4)))
-
-    def clear(self) -> None:
-        super().clear()
-        self.read: deque[list[tuple[Row, Step]]] = deque()
-        self._grouped: tuple[list[Row | None], list[Group]] = ([], [])
-
-    def enter(self, requests: Sequence[Keyed], state: State | None) -> None:
-        """The rows of a request, one for each sample, start from its one state."""
-        rows = [Row(key, sample, request) for key, request in requests for sample in range(request.samples)]
-        if state is not None and len(rows) > len(requests):
-            copies = np.repeat(np.arange(len(requests)), [request.samples for _, request in requests])
-            state.keep(on_device(copies, self.device))
-        numbers = [(row.length, row.request.seed, row.sample, row.request.given[-1]) for row in rows]
-        lengths_R, seeds_R, samples_R, newest_R = on_device(np.array(numbers, np.int64).T.copy(), self.device)
-        ids_RL = padded([row.request.given for row in rows], self.device)
-        streams_R = noise.streams(seeds_R, samples_R)
-        self.put(rows, SampleRows(state, ids_RL, lengths_R, lengths_R, streams_R, newest_R))
-
-    def outgrown(self) -> list[int]:
-        if self.kind.sliding:
-            return []
-        return [slot for slot, row in self.open() if not row.ahead and row.length > self.context]
-
-    def evict(self, rows: set[tuple[int, int]]) -> list[Written]:
-        ended = [(slot, row) for slot, row in self.open() if (row.key, row.sample) in rows]
-        for slot, row in ended:
-            row.ended = "stop"
-            self.leave([slot])
-        return [row.written() for _, row in ended]
-
-    def lengths(self) -> list[int]:
-        return [row.length + row.ahead - 1 for _, row in self.open()]
-
-    @property
-    def top(self) -> int:
-        return max((row.request.top for _, row in self.open()), default=0)
-
-    def groups(self) -> list[Group]:
-        """The chains of the rows; a row that has left may have any."""
-        if self.kind.constrained:
-            return [(self._constrained(row), on_device([slot], self.device)) for slot, row in self.open()]
-        known, groups = self._grouped
-        if len(known) != len(self.entries) or any(a is not b for a, b in zip(known, self.entries, strict=True)):
-            by: dict[Any, list[int]] = {}
-            for slot, row in self.open():
-                by.setdefault(row.request.choose, []).append(slot)
-            alone = len(by) == 1
-            groups = [
-                (choose.chain(), None if alone else on_device(slots, self.device)) for choose, slots in by.items()
-            ]
-            self._grouped = list(self.entries), groups
-        return groups
-
-    def _constrained(self, row: Row) -> list[Link]:
-        request: Any = row.request
-        allowed = sorted(request.constrain.allowed(row.state))
-        return [Allowed(on_device(allowed, self.device)), *request.choose.chain()]
-
-    def due(self, most: int) -> int:
-        """Until no open row has tokens left, or one leaves for its window."""
-        rows = [row for _, row in self.open()]
-        if self.kind.constrained and any(row.ahead for row in rows):
-            return 0
-        left = max((row.request.max_new - len(row.ids) - row.ahead for row in rows), default=0)
-        inside = [self.context + 1 - row.length - row.ahead for row in rows if row.request.window]
-        return max(0, min([most, left, *(() if self.kind.sliding else inside)]))
-
-    def launched(self, count: int) -> None:
-        for _, row in self.open():
-            row.ahead += count
-
-    def advance(self, view: SampleRows) -> Tensor:
-        longest = max(self.lengths(), default=0) + 1
-        logits_RV = samples.predict(self.model, view, self.context, longest)
-        return samples.write(view, self.groups(), logits_RV, longest=longest, top=self.top)[None]
-
-    def capture_key(self) -> tuple[tuple[Link, ...] | None, int]:
-        """The chain, where all rows have one and all that it reads lies in the room: the choice is then captured;
-        and how many of the likeliest tokens are recorded."""
-        groups = self.groups()
-        links = tuple(groups[0][0]) if len(groups) == 1 else ()
-        return links if len(groups) == 1 and all(map(_stays, links)) else None, min(self.top, self.model.vocabulary)
-
-    def capture(self, captured: Captured, predict: Callable[..., Tensor]) -> Callable[[], None]:
-        view, groups = captured.view, self.groups()
-        links, top = self.capture_key()
-        captured.outputs = outputs = Outputs.blank(self.at_once, len(view.lengths_R), top, self.device)
-
-        def step() -> None:
-            parts = view.state.parts()
-            logits_RV = predict(self.model, view, 0, view.ids_RL.shape[1])
-            view.state.settle(parts)
-            if links is not None:
-                samples.note(view, groups, logits_RV, outputs)
-            else:
-                captured.logits_RV = logits_RV
-
-        return step
-
-    def replay(self, captured: Captured, count: int) -> Tensor:
-        assert captured.outputs is not None
-        captured.outputs.turns_R.zero_()
-        for _ in range(count):
-            captured.graph.replay()
-            if captured.logits_RV is not None:
-                samples.note(captured.view, self.groups(), captured.logits_RV, captured.outputs)
-        return captured.outputs.packed_GRS[:count].clone()
-
-    def take(self, pending: PendingSteps) -> list[Token] | None:
-        self.read.extend(
-            [(row, step) for row, step in zip(pending.entries, steps, strict=False) if row is not None]
-            for steps in samples.unpack(pending.read())
-        )
-        return self.landed()
-
-    def landed(self) -> list[Token] | None:
-        """The tokens of the next step. Rows that had ended before are left out."""
-        while self.read:
-            news = self.read.popleft()
-            for row, _ in news:
-                row.ahead -= 1
-            if tokens := [row.take(step, self.context) for row, step in news if not row.ended]:
-                self.leave(slot for slot, row in self.open() if row.ended)
-                return tokens
-        return None
-
-
-def _stays(link: Link) -> bool:
-    """Whether all that a link reads lies in the room: tables of sequences are kept elsewhere, and not for ever."""
-    return not isinstance(link, LogitBias | Choice | Allowed)

@@ -207,6 +207,11 @@ class Row:
     def length(self) -> int:
         return len(self.request.given) + len(self.ids)
 
+    @property
+    def keys(self) -> int:
+        """Tokens that the state has of it, when everything launched is done."""
+        return self.length + self.ahead - 1
+
     def take(self, step: Step, context: int) -> Token:
         (token, logp, top), request = step, self.request
         if token >= 0:

@@ -39,7 +39,7 @@ class PlainStepper:
 
     def size(self, pool: Pool[Any]) -> int:
         """Slots that are stepped for those that are open."""
-        return len(pool)
+        return pool.used
 
     def at_once(self, pool: Pool[Any]) -> int:
         """Steps that are launched together."""

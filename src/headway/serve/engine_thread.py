@@ -24,6 +24,7 @@ from headway.generate.prefixes import Prefixes
 from headway.generate.prompts import PromptMemoryError
 from headway.generate.request import Ended, Request
 from headway.generate.spelling import Spelling
+from headway.openmp import rest
 from headway.serve.worker import Busy
 
 Result = TypeVar("Result")
@@ -118,6 +119,7 @@ class EngineThread:
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._keys, self._ended = count(), False
         self._engine: Engine | None = None
+        rest()  # of the thread that has loaded the model
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
 
@@ -193,6 +195,7 @@ class EngineThread:
     def _run(self) -> None:
         while not self._ended or self.jobs or self.queue:
             if not self.jobs and not self.queue:
+                rest()  # the thread of another model may have work
                 self._inbox.get()()
             while not self._inbox.empty():
                 self._inbox.get()()
