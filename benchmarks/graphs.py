@@ -105,23 +105,30 @@ def learned(job: Job, options: Namespace) -> dict[str, Any]:
 
 
 def zinc(options: Namespace) -> None:
-    """A record for each recipe."""
+    """A record for each recipe, as soon as its last seed has ended."""
     seeds = range(1, options.seeds + 1)
     jobs = [Job("zinc", recipe, seed) for seed in seeds for recipe in options.only or ZINC]
+    found: dict[str, dict[int, dict[str, Any]]] = {job.who: {} for job in jobs}
 
-    def one(job: Job) -> dict[str, Any]:
+    def one(job: Job) -> None:
         settings = [f"engine.seed={job.seed}", f"engine.device={options.device}"]
-        return trained(job.who, job.name, options.runs, [*settings, *options.settings])
+        own = found[job.who]
+        own[job.seed] = trained(job.who, job.name, options.runs, [*settings, *options.settings])
+        if len(own) == options.seeds:
+            keep(job.who, [own[seed] for seed in seeds], options)
 
-    for (_, recipe), own in grouped(side_by_side(one, jobs, options.parallel)).items():
-        each = [score["test mae"] for score in own.values()]
-        row = {
-            "recipe": recipe, "mae": mean(each), "spread": spread(each), "each": each,
-            "validation": mean(score["validation mae"] for score in own.values()),
-            "parameters": list(own.values())[-1]["parameters"],
-            "seconds": mean((score["training seconds"] for score in own.values()), 1),
-        }  # fmt: skip
-        write(f"{recipe}-{options.device}", options.device, [row], options.out, case={"seeds": options.seeds})
+    side_by_side(one, jobs, options.parallel)
+
+
+def keep(recipe: str, scores: list[dict[str, Any]], options: Namespace) -> None:
+    each = [score["test mae"] for score in scores]
+    row = {
+        "recipe": recipe, "mae": mean(each), "spread": spread(each), "each": each,
+        "validation": mean(score["validation mae"] for score in scores),
+        "parameters": scores[-1]["parameters"],
+        "seconds": mean((score["training seconds"] for score in scores), 1),
+    }  # fmt: skip
+    write(f"{recipe}-{options.device}", options.device, [row], options.out, case={"seeds": options.seeds})
 
 
 def tables(options: Namespace) -> None:
