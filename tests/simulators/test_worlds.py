@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
@@ -196,7 +197,8 @@ def test_minigrid_is_seen_as_ones_and_zeros_and_says_when_it_succeeds() -> None:
 
 
 def test_meta_world_begins_by_its_seed_and_its_expert_succeeds() -> None:
-    pytest.importorskip("metaworld")
+    if not find_spec("metaworld"):  # not imported: MuJoCo is to be told first how to draw
+        pytest.skip("metaworld is not installed")
     world = open_world("Meta-World/reach-v3")
     first, same, other = (world.reset(seed).copy() for seed in (5, 5, 6))
     assert (first == same).all() and (first != other).any() and world.states.width == 39
@@ -209,3 +211,19 @@ def test_meta_world_begins_by_its_seed_and_its_expert_succeeds() -> None:
     assert (state == again).all()
     with pytest.raises(InputError, match="Meta-World has no task 'reach-v9'"):
         open_world("Meta-World/reach-v9")
+
+
+def test_a_picture_of_meta_world_shows_where_the_goal_is() -> None:
+    if not find_spec("metaworld"):  # not imported: MuJoCo is to be told first how to draw
+        pytest.skip("metaworld is not installed")
+    world = open_world("Meta-World/reach-v3")
+    pictures = []
+    for seed in (5, 6):  # the hand begins at one place
+        world.reset(seed)
+        try:
+            pictures.append(world.picture(64).astype(int))
+        except InputError as error:
+            pytest.skip(str(error))
+    changed_PP = np.abs(pictures[0] - pictures[1]).max(-1) > 40
+    world.close()
+    assert changed_PP.sum() >= 16 and changed_PP[8:56, 8:56].sum() == changed_PP.sum()

@@ -15,7 +15,7 @@ from headway.worlds.gym import CANNOT, GymWorld, without_a_screen
 from headway.worlds.world import Bytes, Floats, Moved
 
 PREFIX = "Meta-World/"
-CAMERA = "corner2"
+CAMERA, SHARE = "corner2", 0.55  # of what the camera sees in each direction: the hand never leaves the middle
 FINER = 2  # pixels that are drawn for one, in each direction
 COMMANDS = {
     "reach-v3": "reach the goal", "push-v3": "push the puck to the goal",
@@ -53,6 +53,8 @@ class MetaWorld(GymWorld):
         world = tasks[task](render_mode="rgb_array", camera_name=CAMERA)
         world._partially_observable, world._freeze_rand_vec, world._set_task_called = False, False, True
         world.seeded_rand_vec = True
+        number, angles = world.model.camera(CAMERA).id, world.model.cam_fovy
+        angles[number] = np.degrees(2 * np.arctan(SHARE * np.tan(np.radians(angles[number]) / 2)))
         del world.sawyer_observation_space  # it was made while the goal was hidden
         return world
 
