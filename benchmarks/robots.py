@@ -6,8 +6,8 @@ each episode.
     PYTHONPATH=src python benchmarks/robots.py --parts play --ways "states, chunks" "states, bins"
 
 `collect`: the written experts show each task so often, disturbed a little; what is kept is what they wanted to do.
-`train`: ways to tell actions, from states and from pictures (camera corner2, with the place and the opening
-of the hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
+`train`: ways to tell actions, from states and from pictures (camera corner2, with the place and the opening of the
+hand), with and without the steps before. Needs no world. `play`: each model acts from so many starts that no
 demonstration has, beside the expert (what has been found with as many starts is kept beside a model); and how many
 actions it decides on in a second, one robot at a time. `film`: one episode of each task by the first way, as
 docs/robots.gif, or of a way that sees as docs/robots-seeing.gif.
@@ -63,7 +63,7 @@ WARM, ASKED = 10, 200  # actions before the clock runs, and those that are timed
 
 
 def collect(options: Namespace) -> None:
-    """Tasks side by side, each in a process of its own: a world draws in one."""
+    """Tasks side by side, each in a process of its own."""
     options.demonstrations.mkdir(parents=True, exist_ok=True)
     left = [task for task in TASKS if not (options.demonstrations / f"{task}.npz").exists()]
     with ProcessPoolExecutor(options.parallel, get_context("spawn")) as pool:

@@ -1,9 +1,9 @@
 """The step engine, for language models and sequence-to-sequence models: requests are admitted, stepped together and
 leave as they finish.
 
-It sees a model only through `start`, `read` and `head`. Rows live in fixed slots of a room: nothing is moved when a row
-joins, and when rows leave, the last ones take their slots. What is decided on the device stays there; the host reads
-the record of some steps at a time, while the device takes the next ones.
+It sees a model only through `start`, `read` and `head`. Rows live in slots of a room: those that join take free ones,
+and when rows leave, others take their slots. What is decided on the device stays there; the host reads the record of
+some steps at a time, while the device takes the next ones.
 
 B requests, R rows, T length.
 """

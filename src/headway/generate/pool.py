@@ -143,8 +143,7 @@ class Pool(Generic[Entry]):
         holes = [slot for slot, entry in enumerate(self.entries) if entry is None]
         free = [*holes, *range(len(self.entries), self.slots)][: len(entries)]
         moves, slots = self.arrangement(sorted([*free, *(slot for slot, _ in self.open())]), entries)
-        size = free[-1] + 1
-        self.entries += [None] * (size - len(self.entries))
+        self.entries += [None] * (free[-1] + 1 - len(self.entries))
         self.sources += [0] * (len(self.entries) - len(self.sources))
         self._move(moves)
         width = source_length(rows.state)

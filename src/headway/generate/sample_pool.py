@@ -79,9 +79,10 @@ class SamplePool(Pool[Row]):
         return 0 if keys is None or not cpu else CALL // keys[:, 0, 0].nbytes
 
     def arrangement(self, slots: Sequence[int], coming: Sequence[Row]) -> Arrangement:
-        self.idle = 0
-        if not (call := self.call):
+        call = self.call
+        if not call or len(slots) > self.taken + len(coming):  # only free slots at the end are left out
             return super().arrangement(slots, coming)
+        self.idle = 0
         lengths = [None if row is None else row.keys for row in self.entries]
         return arranging.arranged(lengths, [row.keys for row in coming], slots, call)
 
