@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--states-only", action="store_true", help="no ways that see pictures")
     parser.add_argument("--demonstrations", type=Path, default=Path("runs/robots/data"))
-    parser.add_argument("--pixels", type=int, default=84, help="sides of their pictures")
+    parser.add_argument("--pixels", type=int, default=84, help="sides of their pictures; 0: none")
     parser.add_argument("--shown", type=int, default=100, help="demonstrations of each task")
     parser.add_argument("--starts", type=int, default=50, help="episodes of each task")
     options = training_options(parser, "robots", seeds=1)
