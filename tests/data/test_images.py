@@ -51,6 +51,15 @@ def test_folders_by_class_are_read_as_pillow_reads_them(tmp_path: Path) -> None:
     assert np.array_equal(smaller[0], np.asarray(wanted)) and np.array_equal(picture(pixels, 1, (3, 2)), smaller)
 
 
+@pytest.mark.parametrize("shape", [(6, 5, 3), (6, 5, 1), (6, 5)])
+def test_an_array_that_fits_is_taken_as_pillow_reads_it(shape: tuple[int, ...]) -> None:
+    pixels = RNG.integers(0, 256, shape, dtype=np.uint8)
+    seen = Image.fromarray(pixels if shape[2:] == (3,) else pixels.reshape(6, 5))
+    for channels in (1, 3):
+        found = picture(pixels, channels, (6, 5))
+        assert found.shape == (channels, 6, 5) and np.array_equal(found, picture(seen, channels, (6, 5)))
+
+
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("text")
     for value, line in (

@@ -98,14 +98,15 @@ class CommandedBatches(StepBatches):
         return with_command(super().inputs(at_BT, step), words_BW, counts_B, pixels)
 
 
-def moved(pictures_BTPP3: Bytes, away_B2: Ints) -> Bytes:
-    """The pictures of each row, moved by so many pixels down and across; what comes in at an edge repeats it."""
-    high, wide = pictures_BTPP3.shape[2:4]
+def moved(pictures_BTHWC: Bytes, away_B2: Ints) -> Bytes:
+    """The pictures of each row, moved by so many pixels down and across; what comes in at an edge repeats it. Fastest
+    where the last axes lie together."""
+    high, wide = pictures_BTHWC.shape[2:4]
     away_B2 = away_B2.clip(-max(high, wide), max(high, wide))  # further away there is no other picture
     most = int(np.abs(away_B2).max(initial=0))
     edges = (most, most)
-    framed = np.pad(pictures_BTPP3, ((0, 0), (0, 0), edges, edges, (0, 0)), "edge")
-    found = np.empty_like(pictures_BTPP3)
+    framed = np.pad(pictures_BTHWC, ((0, 0), (0, 0), edges, edges, (0, 0)), "edge")
+    found = np.empty_like(pictures_BTHWC)
     for row, (top, left) in enumerate((away_B2 + most).tolist()):
         found[row] = framed[row, :, top : top + high, left : left + wide]
     return found

@@ -119,7 +119,7 @@ class Source:
             found_BCHW = np.where(mirrored_B[:, None, None, None], found_BCHW[..., ::-1], found_BCHW)
         if seed and self.shift:
             away_B2 = generator(*seed, 2).integers(-self.shift, self.shift + 1, (len(at), 2))
-            found_BCHW = moved(found_BCHW[:, None].transpose(0, 1, 3, 4, 2), away_B2)[:, 0].transpose(0, 3, 1, 2)
+            found_BCHW = moved(found_BCHW[..., None], away_B2)[..., 0]
         return found_BCHW
 
     def texts(self, at: Ints, seed: Sequence[int]) -> list[tuple[Sequence[int], Sequence[int]]]:
