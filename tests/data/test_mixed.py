@@ -198,8 +198,8 @@ def test_pictures_of_demonstrations_are_moved_whole_with_their_edges():
     [_, steps] = sources()
     found, whole = steps.pixels(np.arange(10), (3, 1, 5)), steps.pixels(np.arange(10), ())
     assert not np.array_equal(found, whole)
-    for picture, given in zip(found, whole, strict=True):
+    for seen, given in zip(found, whole, strict=True):
         wide = np.pad(given, ((0, 0), (1, 1), (1, 1)), "edge")
         high, across = given.shape[1:]
         cuts = [wide[:, y : y + high, x : x + across] for y in range(3) for x in range(3)]
-        assert any(np.array_equal(picture, cut) for cut in cuts)
+        assert any(np.array_equal(seen, cut) for cut in cuts)
