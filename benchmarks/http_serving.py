@@ -5,8 +5,8 @@ it at once. Then so many clients as the row says: each sends its next request wh
 from a process of their own. Fields are called as `vllm bench serve` calls them; milliseconds, over all requests.
 `times_engine`: output tokens a second beside the engine's, which is measured anew before and after each, as machines
 are not equally fast all the time; the round that is in the middle. Client and server share the cores of this machine.
-With many clients the same once more where a stream is sent the tokens of several steps together (`--intervals`; the
-server's `--stream-interval`). Draws `results/http-serving-DEVICE.svg` beside its JSON.
+With many clients the same once more where a stream is sent every step's token by itself (`--intervals`; the server's
+`--stream-interval`, 0: the more streams, the more steps together). Draws `results/http-serving-DEVICE.svg` beside its JSON.
 
     PYTHONPATH=src python benchmarks/http_serving.py --device cpu
 """
@@ -45,7 +45,7 @@ CASES: dict[str, dict[str, Any]] = {
              "dtype": torch.bfloat16},
 }  # fmt: skip
 CLIENTS, MANY = (1, 16, 64, 256), 64
-INTERVALS = (1, 4)
+INTERVALS = (0, 1)
 SHORTEST, LONGEST, WORDS = 32, 256, 8000
 
 
@@ -85,7 +85,7 @@ def asked(ids: list[int], new: int) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(model: Generator, rows: int, interval: int = 1) -> Iterator[int]:
+def serving(model: Generator, rows: int, interval: int = 0) -> Iterator[int]:
     """The port of a server in this process."""
     api, listening = Api({"llama": model}, Limits(rows=rows, interval=interval)), bound(0, backlog=4096)
     running = server(api.asgi, 4096)
@@ -99,8 +99,12 @@ def serving(model: Generator, rows: int, interval: int = 1) -> Iterator[int]:
         api.close()
 
 
+def spoken(interval: int) -> str:
+    return f"{interval} steps together" if interval > 1 else "every step by itself"
+
+
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
-    each = [row for row in rows[1:] if row["interval"] == 1]
+    each = [row for row in rows[1:] if not row["interval"]]
     counts = [row["clients"] for row in each]
 
     def line(key: str) -> list[tuple[float, float | None]]:
@@ -132,7 +136,7 @@ def main() -> None:
     rows, engine = list[dict[str, Any]](), list[float]()
     for interval in options.intervals:
         with serving(model, case["rows"], interval) as port:
-            for clients in [some for some in options.clients if interval == 1 or some >= MANY]:
+            for clients in [some for some in options.clients if not interval or some >= MANY]:
                 many = max(count, clients) if clients > 1 else max(4, count // 16)
                 found = []
                 engine.append(alone(model, prompts, options.new, case["rows"]))
@@ -144,7 +148,7 @@ def main() -> None:
                     found.append(row | {"times_engine": round(beside, 3)})
                 found.sort(key=lambda one: one["times_engine"])
                 each = [one["times_engine"] for one in found]
-                who = f"{clients} clients" + (f", {interval} steps together" if interval > 1 else "")
+                who = f"{clients} clients" + (f", {spoken(interval)}" if interval else "")
                 row = {"who": who, "clients": clients, "interval": interval, "requests": many, **found[repeats // 2]}
                 rows.append(row | {"times_engine_each": each})
                 print(rows[-1], flush=True)

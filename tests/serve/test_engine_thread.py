@@ -72,6 +72,29 @@ def test_the_first_token_and_the_last_are_sent_at_once(interval, wanted):
     assert [part.id for parts in sent for part in parts] == list(range(7))
 
 
+@pytest.mark.parametrize(("callers", "wanted"), [(8, 1), (9, 2)])
+def test_many_callers_are_sent_the_tokens_of_several_steps_together(gpt, monkeypatch, callers, wanted):
+    monkeypatch.setattr(engine_thread, "STREAMS", 8)
+    thread, request = EngineThread(gpt, rows=16), Request(gpt.ids("the"), max_new=7, stops=frozenset())
+    sent = list[list[int]]()
+    deliver = engine_thread._deliver
+
+    def told(parts: Any) -> None:
+        sent.append([sum(one is job for one, _ in parts) for job in {job.number: job for job, _ in parts}.values()])
+        deliver(parts)
+
+    monkeypatch.setattr(engine_thread, "_deliver", told)
+
+    async def read() -> list[Any]:
+        return [part async for parts in thread.write([request] * callers) for part in parts]
+
+    found = asyncio.run(read())
+    thread.close()
+    assert [max(some) for some in sent if some] == [1, *[wanted] * (6 // wanted)]
+    each = [[part.id for number, part in found if number == one] for one in range(callers)]
+    assert all(ids == each[0] and len(ids) == 7 for ids in each)
+
+
 def test_what_does_not_fit_into_memory_is_told_and_the_others_are_written(gpt, monkeypatch):
     thread = EngineThread(gpt, rows=4)
     small, large = (Request(gpt.ids("the"), max_new=count) for count in (20, 21))

@@ -22,7 +22,7 @@ def serve(
     rows: int = option(0, "N", "Texts written together; 0: as many as suit the device.", min=0),
     waiting: int = option(1024, "N", "Requests that may wait; further ones are answered 503.", min=1),
     shared_mib: int = option(256, "N", "Memory for beginnings of prompts, not read again; 0: none.", min=0),
-    stream_interval: int = option(1, "N", "Steps whose tokens are sent together; more costs many streams less.", min=1),
+    stream_interval: int = option(0, "N", "Steps whose tokens are sent together; 0: one for every 32 streams.", min=0),
     max_tokens: int = option(1 << 20, "N", "The most tokens that a request may ask for.", min=1),
     rate: int = option(0, "N", "Requests a minute of each key, or address; 0: any number.", min=0),
     timeout: float = option(600.0, "S", "Seconds for a request.", min=0.001),

@@ -58,7 +58,7 @@ class Limits:
     """keys: one of them must be given; none: nobody is asked for one. rate: requests a minute of each key, or without
     keys of each address; 0: any. seconds: for a request. tokens: that one may ask for. rows: written together, of each
     model; 0: as many as suit the device. waiting: requests. hosts: names that the server answers to; none: any.
-    interval: steps whose tokens a stream is sent together."""
+    interval: steps whose tokens a stream is sent together; 0: the more streams, the more."""
 
     keys: frozenset[str] = frozenset()
     rate: int = 0
@@ -68,7 +68,7 @@ class Limits:
     waiting: int = 1024
     shared: int = SHARED
     hosts: frozenset[str] = LOOPBACK
-    interval: int = 1
+    interval: int = 0
 
 
 class Api:

@@ -29,6 +29,7 @@ from headway.serve.worker import Busy
 
 Result = TypeVar("Result")
 ROWS = {"cpu": 32, "cuda": 256}  # that are written together
+STREAMS = 32  # for each so many a further step's tokens are sent together: to send takes time that the engine wants
 LONGEST = {"cpu": 1024, "cuda": 4096}  # tokens of a row that a pool has room for from the start
 CHUNK = {"cpu": 1536, "cuda": 8192}  # tokens of prompts that are read before other rows take their next step
 SHARED = 1 << 28
@@ -108,9 +109,10 @@ class Job:
 class EngineThread:
     """`model`: what `headway.load` gives. `rows`: how many are written together; `waiting`: requests that may wait for
     a slot, or for other work, before `Busy` is raised. `shared`: bytes for the beginnings of prompts, so that what a
-    later prompt begins with alike is not read again. `interval`: steps whose tokens a caller is sent together."""
+    later prompt begins with alike is not read again. `interval`: steps whose tokens a caller is sent together;
+    0: the more callers, the more."""
 
-    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024, shared: int = SHARED, interval: int = 1) -> None:
+    def __init__(self, model: Any, rows: int = 0, waiting: int = 1024, shared: int = SHARED, interval: int = 0) -> None:
         self.model, self.waiting, self.interval = model, waiting, interval
         self.rows = rows or ROWS.get(model.device.type, ROWS["cpu"])
         self.jobs: dict[int, Job] = {}  # those that are written
@@ -268,7 +270,8 @@ class EngineThread:
                 del self.jobs[token.key]
         if stopped:
             self._engine.evict(stopped)
-        _deliver([(job, part) for job in given.values() for part in job.due(self.interval)])
+        interval = self.interval or -(-len(given) // STREAMS)
+        _deliver([(job, part) for job in given.values() for part in job.due(interval)])
 
     def _leave(self, jobs: Sequence[Job]) -> None:
         """Nobody reads them any more."""
