@@ -3,8 +3,8 @@
 The Llama of random weights of `http_serving.py`, weights and caches in float32, two threads each: headway and
 `transformers serve` read one Hugging Face folder, llama.cpp a GGUF file of it. Texts as prompts, `--new` tokens each,
 greedy, streamed, by so many clients, each of which sends its next request when the last is answered. Each repeat asks
-every server the same new prompts, in turn; those that are not asked are stopped meanwhile. Medians by tokens a second.
-`same`: the share of all answers that are headway's to the letter.
+every server the same new prompts, in turn, after one short text; those that are not asked are stopped meanwhile.
+Medians by tokens a second. `same`: the share of all answers that are headway's to the letter.
 
     PYTHONPATH=src python benchmarks/servers.py --device cpu --python PYTHON
 
@@ -167,6 +167,7 @@ def main() -> None:
                 prompts = texts(many, 1000 * clients + repeat + 1)
                 for name, one in who.items():
                     os.killpg(processes[name].pid, signal.SIGCONT)
+                    asked(one, at[name], texts(1, 0), 4, 1)  # what it had in the caches of the cores is gone
                     found[name].append(asked(one, at[name], prompts, options.new, clients))
                     os.killpg(processes[name].pid, signal.SIGSTOP)
             rows += told(found, clients, many)
