@@ -30,7 +30,7 @@ from headway.data.scene_questions import drawn_questions, save_picture_questions
 from headway.data.scenes import Scenes
 from headway.tasks.loading import load
 
-ROWS = {"captions": 96, "questions": 96, "demonstrations": 360}  # in a batch, as the recipe has them
+ROWS = {"captions": 96, "questions": 96, "demonstrations": 240}  # in a batch, as the recipe has them
 KINDS = tuple(ROWS)
 WAYS = {"all three": KINDS} | {f"{kind} alone": (kind,) for kind in KINDS}
 SCENES = {"train": (1, 6000), "valid": (2**63, 500), "test": (2**63 + 1, 1000)}  # seeds, and how many
