@@ -6,7 +6,8 @@ from a process of their own. Fields are called as `vllm bench serve` calls them;
 `times_engine`: output tokens a second beside the engine's, which is measured anew before and after each, as machines
 are not equally fast all the time; the round that is in the middle. Client and server share the cores of this machine.
 With many clients the same once more where a stream is sent every step's token by itself (`--intervals`; the server's
-`--stream-interval`, 0: the more streams, the more steps together). Draws `results/http-serving-DEVICE.svg` beside its JSON.
+`--stream-interval`, 0: the more streams, the more steps together). Draws `results/http-serving-DEVICE.svg` beside its
+JSON.
 
     PYTHONPATH=src python benchmarks/http_serving.py --device cpu
 """
